@@ -1,0 +1,58 @@
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace foretrain {
+
+namespace {
+
+std::string render(const UserErrorText& t) {
+    std::string s;
+    if (!t.file.empty()) s += t.file + ": ";
+    if (!t.field.empty()) s += t.field + ": ";
+    if (!t.found.empty()) s += fmt::format("found {}", t.found);
+    if (!t.expected.empty()) s += fmt::format("{}expected {}", t.found.empty() ? "" : "; ", t.expected);
+    if (!t.suggestion.empty()) s += fmt::format(" (try {})", t.suggestion);
+    return s;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+        }
+    }
+    return row[b.size()];
+}
+
+}  // namespace
+
+UserError::UserError(UserErrorText text) : std::runtime_error(render(text)), text_(std::move(text)) {}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+    std::string best;
+    std::size_t best_distance = word.size() / 2 + 1;  // further than this is not a slip of the finger
+    for (const std::string& candidate : candidates) {
+        const std::size_t d = edit_distance(word, candidate);
+        if (d < best_distance) {
+            best_distance = d;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+void check_failed(const char* condition, const char* file, int line, const std::string& message) {
+    throw InternalError(fmt::format("{}:{}: {} does not hold: {}", file, line, condition, message));
+}
+
+}  // namespace foretrain

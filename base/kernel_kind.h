@@ -1,0 +1,72 @@
+// The kernels that a program may call: one name for the cost model, the kernel tables, reports and
+// calibration files.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace foretrain {
+
+enum class KernelKind : std::uint8_t {
+    gemm,
+    bias_gradient,
+    norm_forward,
+    norm_backward,
+    gelu_forward,
+    gelu_backward,
+    swiglu_forward,
+    swiglu_backward,
+    rope,
+    attention_forward,
+    attention_backward,
+    embedding_forward,
+    embedding_backward,
+    positions_forward,
+    positions_backward,
+    residual_add,
+    accumulate,
+    cast,
+    loss_max,
+    loss_sum,
+    loss_forward,
+    loss_backward,
+    adamw,
+};
+
+constexpr std::array kernel_kind_names{
+    std::string_view("gemm"),
+    std::string_view("bias_gradient"),
+    std::string_view("norm_forward"),
+    std::string_view("norm_backward"),
+    std::string_view("gelu_forward"),
+    std::string_view("gelu_backward"),
+    std::string_view("swiglu_forward"),
+    std::string_view("swiglu_backward"),
+    std::string_view("rope"),
+    std::string_view("attention_forward"),
+    std::string_view("attention_backward"),
+    std::string_view("embedding_forward"),
+    std::string_view("embedding_backward"),
+    std::string_view("positions_forward"),
+    std::string_view("positions_backward"),
+    std::string_view("residual_add"),
+    std::string_view("accumulate"),
+    std::string_view("cast"),
+    std::string_view("loss_max"),
+    std::string_view("loss_sum"),
+    std::string_view("loss_forward"),
+    std::string_view("loss_backward"),
+    std::string_view("adamw"),
+};
+
+constexpr std::string_view name_of(KernelKind kind) { return kernel_kind_names[static_cast<std::size_t>(kind)]; }
+
+constexpr std::optional<KernelKind> kernel_kind_from_name(std::string_view name) {
+    for (std::size_t i = 0; i < kernel_kind_names.size(); ++i)
+        if (kernel_kind_names[i] == name) return static_cast<KernelKind>(i);
+    return std::nullopt;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,64 @@
+// Every parameter tensor of a model, in the order in which foretrain lays them out: the one
+// definition from which counts, shards, initial values and checkpoints follow.
+//
+// A tensor is viewed as (outer, sharded, inner), row-major. Tensor parallelism splits the middle
+// dimension into equal contiguous runs; rank r of t holds local element (o, i, j) = global element
+// (o, r * sharded/t + i, j). A column-parallel weight is (1, rows, columns), a row-parallel one is
+// (rows, columns, 1), a gated up projection is (2, ffn, hidden): gate rows first, then up rows.
+// The fused query-key-value weight groups its rows by key-value head (its query heads, then its
+// key, then its value), so that whole groups fall to a rank.
+//
+// Parameters are gathered in units: the smallest piece that is reduced, sharded (ZeRO) and
+// gathered as one. A unit is one layer, the token embedding, the positions, or the head (final
+// norm apart). Inside a unit the tensors that every tensor rank replicates stand last.
+//
+//   for (const ParameterSpec& p : unit_parameters(model, {UnitKind::layer, 3})) total += p.elements();
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model_spec.h"
+
+namespace foretrain {
+
+enum class UnitKind : std::uint8_t { embedding, positions, layer, final_norm, head };
+
+struct UnitRef {
+    UnitKind kind = UnitKind::layer;
+    std::int64_t layer = 0;  // for UnitKind::layer
+    bool operator==(const UnitRef&) const = default;
+};
+
+std::string name_of(const UnitRef& unit);  // "embedding", "layer3", ...
+
+enum class Init : std::uint8_t { normal, ones, zeros };
+
+struct ParameterSpec {
+    std::string name;  // "layers.3.qkv.weight"; also the key of its initial values
+    std::int64_t outer = 1;
+    std::int64_t sharded = 1;  // the dimension that tensor parallelism splits, if it does
+    std::int64_t inner = 1;
+    bool replicated = false;  // every tensor rank holds all of it
+    Init init = Init::normal;
+    double init_std = 0.02;
+
+    std::int64_t elements() const { return outer * sharded * inner; }
+    std::int64_t elements(std::int64_t tensor_ranks) const {
+        return replicated ? elements() : elements() / tensor_ranks;
+    }
+};
+
+// The units of the whole model in forward order. A tied head is not a unit of its own: its weight
+// is the embedding's.
+std::vector<UnitRef> units_of(const ModelSpec& model);
+
+// The tensors of one unit, sharded ones first. `vocab` is the number of rows of embedding and head,
+// padded or not. The head of a tied model lists the embedding's weight (same name).
+std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef& unit, std::int64_t vocab);
+
+// Parameters of the model, tied weights once, vocabulary unpadded.
+std::int64_t parameter_count(const ModelSpec& model);
+
+}  // namespace foretrain

@@ -1,0 +1,48 @@
+// A profile of the software that will run a plan: what it keeps for the backward pass, which ZeRO
+// stages and schedules it has, what it holds outside its tensors. Profiles are data with sources;
+// check, sweep and the body builder obey them.
+//
+//   const Framework& f = framework_named("megatron-lm");
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/units.h"
+#include "plan/plan.h"
+
+namespace foretrain {
+
+struct Framework {
+    std::string name;
+    std::string version;
+    bool runnable = false;                   // `run` and `validate` accept it
+    std::vector<int> zero_stages;
+    std::vector<Schedule> schedules;
+    std::vector<DType> precisions;
+    std::vector<Recompute::Kind> recompute;
+    bool default_sequence_parallel = false;  // whenever tensor > 1 and it divides
+    std::int64_t vocab_multiple = 1;         // vocabulary is padded to this times the tensor ranks
+    bool loss_fp32_copy = false;             // logits are copied to fp32 and kept for the backward pass
+    Bytes reserved;                          // held outside its tensors, on top of the device's own
+    std::vector<std::string> sources;        // one for each figure above
+};
+
+// UserError with the nearest name for an unknown one.
+const Framework& framework_named(std::string_view name);
+std::vector<std::string> framework_names();
+
+// Element types that follow from the precision: gradients and optimizer state of 16-bit training
+// are fp32 with a master copy of the weights; otherwise all share the precision.
+struct StateTypes {
+    DType weight, gradient, optimizer;
+    bool master = false;
+};
+StateTypes state_types(DType precision);
+
+// Rows of embedding and head: the vocabulary padded as the framework pads it.
+std::int64_t padded_vocabulary(const ModelSpec& model, const Framework& framework, std::int64_t tensor_ranks);
+
+}  // namespace foretrain

@@ -1,0 +1,36 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace foretrain {
+
+std::vector<std::int64_t> layers_by_stage(const Plan& plan) {
+    const Parallelism& p = plan.parallelism;
+    if (!p.stage_layers.empty()) return p.stage_layers;
+    return std::vector<std::int64_t>(static_cast<std::size_t>(p.pipeline), plan.model.layers / p.pipeline);
+}
+
+std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe ? "gpipe" : "1f1b"; }
+
+std::string describe(const Recompute& recompute) {
+    switch (recompute.kind) {
+        case Recompute::Kind::none: return "none";
+        case Recompute::Kind::selective: return "selective";
+        case Recompute::Kind::full: return "full";
+        case Recompute::Kind::block: return fmt::format("block {}", recompute.layers);
+        case Recompute::Kind::segment: return fmt::format("segment {}", recompute.layers);
+        case Recompute::Kind::every: return fmt::format("every {}", recompute.layers);
+    }
+    return "?";
+}
+
+std::string describe(const Parallelism& p) {
+    std::string s = fmt::format("tp {} pp {} dp {} zero {} mbs {} {}{} recompute {}", p.tensor, p.pipeline, p.data,
+                                p.zero_stage, p.micro_batch_size, name_of(p.schedule),
+                                p.sequence_parallel ? " sp" : "", describe(p.recompute));
+    if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
+    return s;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,87 @@
+// A plan: a model, a cluster, what is trained and how it is spread over the devices.
+//
+// Everything needed to predict a step or to run one. The fields are those of the plan file
+// (format "foretrain.plan/1"), each also a command-line option of the same name.
+//
+//   Plan plan = read_plan("plan.json");                 // plan/plan_file.h
+//   if (auto no = check(plan); !no.empty()) ...         // plan/check.h
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "hardware/cluster_spec.h"
+#include "models/model_spec.h"
+#include "plan/rank_grid.h"
+
+namespace foretrain {
+
+enum class Schedule : std::uint8_t { gpipe, one_f_one_b };
+
+// Activation checkpointing. `layers` is the n of block_layers and the k of segment_layers and every.
+struct Recompute {
+    enum class Kind : std::uint8_t { none, selective, full, block, segment, every };
+    Kind kind = Kind::none;
+    std::int64_t layers = 0;
+    auto operator<=>(const Recompute&) const = default;
+};
+
+struct Overlap {
+    bool gradient_reduce = true;   // reduce a layer's gradients while earlier layers run backward
+    bool parameter_gather = true;  // gather the next layer's parameters (ZeRO-3) while this one computes
+    bool operator==(const Overlap&) const = default;
+};
+
+struct Training {
+    std::int64_t global_batch_size = 0;  // samples a step
+    std::int64_t sequence_length = 0;    // tokens a sample
+    DType precision = DType::bf16;       // of weights and activations; fp64 only to run and compare
+    double learning_rate = 1e-3;         // AdamW, constant
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    bool operator==(const Training&) const = default;
+};
+
+struct Parallelism {
+    std::int64_t tensor = 1;
+    std::int64_t pipeline = 1;
+    std::int64_t data = 1;
+    bool sequence_parallel = false;
+    int zero_stage = 0;
+    std::int64_t micro_batch_size = 1;
+    Schedule schedule = Schedule::one_f_one_b;
+    Recompute recompute;
+    std::vector<std::int64_t> stage_layers;  // empty: even
+    Overlap overlap;
+    bool operator==(const Parallelism&) const = default;
+};
+
+struct Plan {
+    ModelSpec model;
+    ClusterSpec cluster;
+    std::string framework;  // profile name, plan/framework.h
+    Training training;
+    Parallelism parallelism;
+
+    RankGrid grid() const { return {parallelism.tensor, 1, parallelism.data, parallelism.pipeline}; }
+    std::int64_t world() const { return grid().world(); }
+    // Microbatches a step on each data rank. Precondition: the plan checks.
+    std::int64_t microbatches() const {
+        return training.global_batch_size / (parallelism.micro_batch_size * parallelism.data);
+    }
+    std::int64_t tokens_per_microbatch() const { return parallelism.micro_batch_size * training.sequence_length; }
+};
+
+// Layers of each stage: as given, or even. Precondition: the plan checks.
+std::vector<std::int64_t> layers_by_stage(const Plan& plan);
+
+// One line, e.g. "tp 4 pp 2 dp 2 zero 1 mbs 1 1f1b sp recompute full", and its parts' names.
+std::string describe(const Parallelism& parallelism);
+std::string describe(const Recompute& recompute);  // "none", "segment 4", ...
+std::string_view name_of(Schedule schedule);       // "gpipe", "1f1b"
+
+}  // namespace foretrain

@@ -1,0 +1,218 @@
+// The arguments of every kernel. The cost model and the kernel receive the same object, so that
+// work is counted once: `work(args)` gives the FLOPs and the bytes of memory traffic.
+//
+// Tensors are dense and row-major. Each struct names its operands in order, with their shapes;
+// `const` ones are only read. `type` is the element type of activations and weights, `gradient`
+// that of gradients. Small per-row results (lse, maxima) are fp32, or fp64 when type is fp64.
+//
+//   KernelArgs call = GemmArgs{.m = 4096, .n = 12288, .k = 4096, .transpose_b = true, .type = DType::bf16};
+//   Work w = work(call);      // w.flops == 2 m n k
+//   to_text(call)             // "gemm m=4096 n=12288 k=4096 ... type=bf16"; from_text parses it back
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/dtype.h"
+#include "base/kernel_kind.h"
+#include "base/units.h"
+
+namespace foretrain {
+
+struct Work {
+    Flops flops;
+    Bytes bytes;  // read and written, each operand once
+};
+
+// What a GEMM is for; the arithmetic is the same, the measured efficiency is not.
+enum class GemmRole : std::uint8_t { forward, input_gradient, weight_gradient };
+
+// C = op(A) op(B) [+ C] [+ bias].  Operands: const A, const B, C (m, n), const bias (n) if `bias`.
+// A is (m, k), or (k, m) if transpose_a; B is (k, n), or (n, k) if transpose_b.
+struct GemmArgs {
+    std::int64_t m = 0, n = 0, k = 0;
+    bool transpose_a = false, transpose_b = false;
+    bool accumulate = false;
+    bool bias = false;
+    GemmRole role = GemmRole::forward;
+    DType type = DType::fp32;    // of A, B and bias
+    DType output = DType::fp32;  // of C
+    bool operator==(const GemmArgs&) const = default;
+};
+
+// Operands: const dy (rows, width), db (width): db [+]= sum over rows.
+struct BiasGradientArgs {
+    std::int64_t rows = 0, width = 0;
+    bool accumulate = true;
+    DType type = DType::fp32, gradient = DType::fp32;
+    bool operator==(const BiasGradientArgs&) const = default;
+};
+
+// LayerNorm, or RMSNorm if `rms` (then without bias).
+// Operands: const x (rows, width), y (rows, width), const weight (width), const bias (width) if !rms.
+struct NormForwardArgs {
+    std::int64_t rows = 0, width = 0;
+    bool rms = false;
+    double epsilon = 1e-5;
+    DType type = DType::fp32;
+    bool operator==(const NormForwardArgs&) const = default;
+};
+
+// Statistics are recomputed from x. Operands: const dy, const x, const residual (all (rows, width)),
+// const weight (width), dx (rows, width) = gradient through the norm + residual,
+// dweight (width), dbias (width) if !rms; weight gradients accumulate if `accumulate`.
+struct NormBackwardArgs {
+    std::int64_t rows = 0, width = 0;
+    bool rms = false;
+    bool accumulate = true;
+    double epsilon = 1e-5;
+    DType type = DType::fp32, gradient = DType::fp32;
+    bool operator==(const NormBackwardArgs&) const = default;
+};
+
+// GELU (tanh form), if `backward`: operands const dy, const x, dx; else const x, y; all (rows, width).
+struct GeluArgs {
+    std::int64_t rows = 0, width = 0;
+    bool backward = false;
+    DType type = DType::fp32;
+    bool operator==(const GeluArgs&) const = default;
+};
+
+// y = silu(gate) * up. x is (rows, 2 width): each row holds width gates, then width ups.
+// Forward: const x, y (rows, width). Backward: const dy (rows, width), const x, dx (rows, 2 width).
+struct SwigluArgs {
+    std::int64_t rows = 0, width = 0;
+    bool backward = false;
+    DType type = DType::fp32;
+    bool operator==(const SwigluArgs&) const = default;
+};
+
+// Rotary positions on the queries and keys of a packed qkv, in place. The rows are
+// (batch, sequence); a row holds kv_heads groups of (group query heads, one key head, one value
+// head), each head_dim wide, where group = heads / kv_heads. Pairs (i, i + head_dim/2) turn by
+// position * theta^(-2i/head_dim); `backward` turns the other way. Operand: qkv.
+struct RopeArgs {
+    std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    double theta = 10000;
+    bool backward = false;
+    DType type = DType::fp32;
+    bool operator==(const RopeArgs&) const = default;
+};
+
+// Causal attention over a packed qkv (layout of RopeArgs) without the s x s matrix.
+// Operands: const qkv (batch*sequence, (heads + 2 kv_heads) head_dim), context (batch*sequence,
+// heads*head_dim), lse (batch*sequence, heads). Scale 1/sqrt(head_dim).
+struct AttentionForwardArgs {
+    std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    DType type = DType::fp32;
+    bool operator==(const AttentionForwardArgs&) const = default;
+};
+
+// Operands: const dcontext, const qkv, const context, const lse, dqkv.
+struct AttentionBackwardArgs {
+    std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    DType type = DType::fp32;
+    bool operator==(const AttentionBackwardArgs&) const = default;
+};
+
+// Rows of a vocabulary-parallel table: tensor rank r holds rows [r*rows, (r+1)*rows) of the whole.
+// Forward: const tokens (tokens, int32), const table (rows, width), y (tokens, width); y is zero
+// where the token lies on another rank.
+// Backward: const tokens, const dy, dtable (rows, width); zeroed first unless `accumulate`; sums are
+// taken in token order.
+struct EmbeddingArgs {
+    std::int64_t tokens = 0, rows = 0, width = 0;
+    bool backward = false;
+    bool accumulate = true;
+    DType type = DType::fp32, gradient = DType::fp32;
+    bool operator==(const EmbeddingArgs&) const = default;
+};
+
+// Learned positions: token row i of this rank stands at position (first + i) mod sequence, where
+// first = tensor_rank * tokens if `split_tokens` (sequence parallelism), else 0.
+// Forward: x (tokens, width) += table row; operands x, const table (table_rows, width).
+// Backward: const dx, dtable (table_rows, width); zeroed first unless `accumulate`.
+struct PositionsArgs {
+    std::int64_t tokens = 0, sequence = 0, table_rows = 0, width = 0;
+    bool split_tokens = false;
+    bool backward = false;
+    bool accumulate = true;
+    DType type = DType::fp32, gradient = DType::fp32;
+    bool operator==(const PositionsArgs&) const = default;
+};
+
+// y = x + r [+ bias over rows].  Operands: const x, const r, y (all (rows, width)), const bias if `bias`.
+// y may be x or r.
+struct ResidualAddArgs {
+    std::int64_t rows = 0, width = 0;
+    bool bias = false;
+    DType type = DType::fp32;
+    bool operator==(const ResidualAddArgs&) const = default;
+};
+
+// y += x.  Operands: const x (n), y (n).
+struct AccumulateArgs {
+    std::int64_t elements = 0;
+    DType from = DType::fp32, to = DType::fp32;
+    bool operator==(const AccumulateArgs&) const = default;
+};
+
+// y = x in another type.  Operands: const x (n), y (n).
+struct CastArgs {
+    std::int64_t elements = 0;
+    DType from = DType::fp32, to = DType::fp32;
+    bool operator==(const CastArgs&) const = default;
+};
+
+// Vocabulary-parallel cross-entropy over logits (tokens, columns), in four kernels with reductions
+// over the tensor group between them. Tensor rank r holds columns [r*columns, (r+1)*columns) of the
+// vocabulary; those at or beyond `vocabulary` are padding and count nothing.
+//   loss_max:      const logits, maximum (tokens)                        -> all-reduce max
+//   loss_sum:      const logits, const maximum, const targets (tokens, int32), sums (2, tokens)
+//                  sums[0] = sum of exp(logit - maximum); sums[1] = target logit - maximum or 0
+//                                                                        -> all-reduce sum
+//   loss_forward:  const maximum, const sums, lse (tokens) = maximum + log(sums[0]),
+//                  loss (1, fp64) += sum over tokens of log(sums[0]) - sums[1]
+//   loss_backward: const logits, const lse, const targets, dlogits (tokens, columns)
+//                  dlogits = (exp(logit - lse) - [target]) * scale; may overwrite logits
+struct LossArgs {
+    enum class Part : std::uint8_t { maximum, sum, forward, backward };
+    Part part = Part::maximum;
+    std::int64_t tokens = 0, columns = 0, vocabulary = 0;
+    double scale = 1;               // of the gradient: 1 / (tokens of the global batch)
+    DType type = DType::fp32;       // of the logits read
+    DType gradient = DType::fp32;   // of dlogits
+    bool operator==(const LossArgs&) const = default;
+};
+
+// One AdamW step over a flat run of parameters; bias correction from the step counter.
+// Operands: parameter (n, type), const gradient (n), momentum (n), variance (n),
+// master (n, optimizer) if `master` (then parameter is written from it).
+struct AdamwArgs {
+    std::int64_t elements = 0;
+    double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+    bool master = false;
+    DType type = DType::fp32, gradient = DType::fp32, optimizer = DType::fp32;
+    bool operator==(const AdamwArgs&) const = default;
+};
+
+using KernelArgs =
+    std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
+                 AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
+                 AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
+
+KernelKind kind_of(const KernelArgs& args);
+Work work(const KernelArgs& args);
+
+// How a kernel uses its operand number `index`; `count` is how many it takes.
+enum class Access : std::uint8_t { read, write, update };
+int operand_count(const KernelArgs& args);
+Access operand_access(const KernelArgs& args, int index);
+
+// One line, and back. from_text throws UserError on an unknown kernel, field or value.
+std::string to_text(const KernelArgs& args);
+KernelArgs kernel_args_from_text(std::string_view text);
+
+}  // namespace foretrain

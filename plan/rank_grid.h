@@ -1,0 +1,41 @@
+// Where a rank stands: its coordinates on the axes tensor, context, data and pipeline.
+//
+// Rank order, innermost first: tp, cp, dp, pp; so the tensor group is the closest together and the
+// stages are the furthest apart. A group is a slice of the grid along one axis.
+//
+//   RankGrid g{.tensor = 2, .context = 1, .data = 4, .pipeline = 2};     // world 16
+//   g.members(5, Axis::data) == {1, 3, 5, 7}
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace foretrain {
+
+// `embedding` is the pair of first and last stage, which share a tied weight.
+enum class Axis : std::uint8_t { none, tensor, context, data, pipeline, embedding };
+
+std::string_view name_of(Axis axis);
+std::optional<Axis> axis_from_name(std::string_view name);
+
+struct RankGrid {
+    std::int64_t tensor = 1;
+    std::int64_t context = 1;
+    std::int64_t data = 1;
+    std::int64_t pipeline = 1;
+
+    bool operator==(const RankGrid&) const = default;
+
+    std::int64_t world() const { return tensor * context * data * pipeline; }
+    std::int64_t size(Axis axis) const;
+    // The distance in ranks between neighbours of a group.
+    std::int64_t stride(Axis axis) const;
+    std::int64_t coordinate(std::int64_t rank, Axis axis) const;
+    // Ranks of `rank`'s group along `axis`, ascending: the order in which sums are taken.
+    std::vector<std::int64_t> members(std::int64_t rank, Axis axis) const;
+    std::int64_t rank_in_stage(std::int64_t rank, std::int64_t stage) const;  // same place, another stage
+};
+
+}  // namespace foretrain

@@ -1,0 +1,31 @@
+// The only definition of a pipeline schedule: in which order a stage runs its chunk passes.
+//
+//   for (Pass p : schedule_order(Schedule::one_f_one_b, /*stages=*/4, /*stage=*/0, /*microbatches=*/8))
+//       ...                      // F0 F1 F2 F3 B0 F4 B1 ...
+//
+// GPipe runs every forward, then every backward. 1F1B runs stages - stage - 1 forwards to warm up,
+// then one forward and one backward in turn, then the remaining backwards (PipeDream-flush,
+// arXiv:2006.09503; the warm-up count as in Megatron-LM's schedules.py).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace foretrain {
+
+struct Pass {
+    bool backward = false;
+    std::int32_t chunk = 0;
+    std::int32_t microbatch = 0;
+    bool operator==(const Pass&) const = default;
+};
+
+std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
+                                 std::int64_t microbatches);
+
+// The most microbatches whose activations a stage holds at once: forwards begun minus backwards done.
+std::int64_t most_in_flight(const std::vector<Pass>& order);
+
+}  // namespace foretrain
