@@ -78,7 +78,7 @@ public:
     virtual void write(void* to, const void* host, Bytes bytes) = 0;
     virtual void read(void* host, const void* from, Bytes bytes) = 0;
 
-    virtual Time now() const = 0;  // the clock of the spans
+    virtual Time now() const = 0;                     // the clock of the spans
     virtual void on_error(ErrorHandler handler) = 0;  // before any work
     virtual void synchronize() = 0;
 };

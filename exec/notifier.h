@@ -60,7 +60,7 @@ private:
         std::atomic<int>& count;
     };
 
-    static constexpr int spins = 64;    // about 2 microseconds
+    static constexpr int spins = 64;   // about 2 microseconds
     static constexpr int yields = 32;  // lets a rank that shares this core go ahead
 
     template <class Ready>

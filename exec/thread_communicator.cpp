@@ -48,15 +48,13 @@ public:
     }
     void send(DeviceStream& stream, const void* from, std::int64_t count, DType type, std::int64_t member) override {
         const Posting message{InstructionKind::send, type, Reduction::sum, count, from, nullptr};
-        cpu_stream(stream).enqueue([this, message, to = static_cast<std::uint32_t>(member)] {
-            group_.send(me_, to, message);
-        });
+        cpu_stream(stream).enqueue(
+            [this, message, to = static_cast<std::uint32_t>(member)] { group_.send(me_, to, message); });
     }
     void recv(DeviceStream& stream, void* to, std::int64_t count, DType type, std::int64_t member) override {
         const Posting wanted{InstructionKind::recv, type, Reduction::sum, count, nullptr, to};
-        cpu_stream(stream).enqueue([this, wanted, from = static_cast<std::uint32_t>(member)] {
-            group_.recv(me_, from, wanted);
-        });
+        cpu_stream(stream).enqueue(
+            [this, wanted, from = static_cast<std::uint32_t>(member)] { group_.recv(me_, from, wanted); });
     }
     Bytes wire(InstructionKind kind) const override { return group_.sent(me_, kind); }
 
@@ -207,9 +205,9 @@ std::string ThreadWorld::standing_still(const std::vector<std::int64_t>& missing
     std::vector<std::string> who;
     for (const std::int64_t rank : missing) {
         const std::int32_t last = progress(rank).last_instruction.load(std::memory_order_relaxed);
-        const std::string where = last < 0      ? "no instruction"
-                                  : describe_   ? describe_(rank, last)
-                                                : fmt::format("instruction {}", last);
+        const std::string where = last < 0    ? "no instruction"
+                                  : describe_ ? describe_(rank, last)
+                                              : fmt::format("instruction {}", last);
         who.push_back(fmt::format("rank {} (last began {})", rank, where));
     }
     return fmt::format("nothing moved for {} s while waiting in {} for {}",

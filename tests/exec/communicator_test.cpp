@@ -39,8 +39,7 @@ std::vector<std::string> on_ranks(std::int64_t count, milliseconds limit, const 
     std::vector<std::unique_ptr<CpuDevice>> devices;
     std::vector<std::string> errors(static_cast<std::size_t>(count));
     std::vector<std::thread> threads;
-    for (std::int64_t r = 0; r < count; ++r)
-        devices.push_back(std::make_unique<CpuDevice>(none, &world.progress(r)));
+    for (std::int64_t r = 0; r < count; ++r) devices.push_back(std::make_unique<CpuDevice>(none, &world.progress(r)));
     for (std::int64_t r = 0; r < count; ++r) {
         threads.emplace_back([&, r] {
             CpuDevice& device = *devices[static_cast<std::size_t>(r)];
@@ -101,7 +100,7 @@ Instruction collective(InstructionKind kind, DType type, std::int64_t count) {
 }
 
 template <class T>
-constexpr DType type_of = std::is_same_v<T, float> ? DType::fp32
+constexpr DType type_of = std::is_same_v<T, float>    ? DType::fp32
                           : std::is_same_v<T, double> ? DType::fp64
                                                       : DType::int32;
 
@@ -193,7 +192,8 @@ TEST(Messages, ArriveInOrderAndAreCounted) {
             bytes += 4 * count;
         }
         me.device.synchronize();
-        for (int m = 0; m < 50; ++m) EXPECT_EQ(in[static_cast<std::size_t>(m)], values<float>(previous + 10 * m, 17 + m));
+        for (int m = 0; m < 50; ++m)
+            EXPECT_EQ(in[static_cast<std::size_t>(m)], values<float>(previous + 10 * m, 17 + m));
         EXPECT_EQ(me.group.wire(InstructionKind::send), Bytes{bytes});
         EXPECT_EQ(me.group.wire(InstructionKind::recv), Bytes{});
     }));
