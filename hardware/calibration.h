@@ -11,7 +11,8 @@
 //     Tc   = min over tiles and splits of waves * tile + [s>1] split_cost * 8 s m n / bw
 //     Tm   = (operand bytes) / (0.9 bw)
 //     T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch;  times (1 + sustained)
-//   With accumulation into fp32 another half of (read + write of the output) / (0.85 bw).
+//   An output that is added to counts above as one of the input's type, as the tables hold it, and pays
+//   half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
 #pragma once
 
 #include <cstdint>
@@ -47,22 +48,26 @@ struct GemmConstants {
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     std::vector<int> splits{1, 2, 4, 8};
     BirthCertificate born;
+    bool operator==(const GemmConstants&) const = default;
 };
 
 // Flash attention: F = 4 b h s^2 d FLOPs forward, 2.5 F backward, half of it causal.
-//   work = F kv/s / (P e);  longest = 4 * 128 d s / (P/S e);  kv = (s + 128)/2 if causal
+//   work = F kv/s / (P e);  longest = F/(b h) * 128/s / (P/S e);  kv = (s + 128)/2 if causal
+//   (both at most s, for sequences shorter than a block of 128 queries)
 //   T = (work^p + longest^p)^(1/p) + tile_overhead max(tiles/S, 1) + launch
 struct AttentionPass {
     std::vector<std::pair<int, double>> efficiency;  // by head_dim; the nearest at least as large serves
     double tile_overhead_us = 0;
     double p = 1;
     double launch_us = 3;
+    bool operator==(const AttentionPass&) const = default;
 };
 struct AttentionConstants {
     std::string kernel;  // "flash2", "flash3", "cpu", ...
     AttentionPass forward;
     AttentionPass backward;
     BirthCertificate born;
+    bool operator==(const AttentionConstants&) const = default;
 };
 
 // Memory-bound kernels: T = launch + bytes / (efficiency * memory bandwidth).
@@ -74,9 +79,11 @@ struct MemoryBoundConstants {
         std::string kind;
         double launch_us = 3;
         double efficiency = 0.8;
+        bool operator==(const Override&) const = default;
     };
     std::vector<Override> overrides;
     BirthCertificate born;
+    bool operator==(const MemoryBoundConstants&) const = default;
 };
 
 // Collectives inside one fast domain (NVLink, or threads of one process). S = nccl-tests size,
@@ -102,7 +109,9 @@ struct DomainConstants {
     double pairwise_a_us = 0;
     double pairwise_p_us = 0;
     double pairwise_ramp_us = 0;
+    std::string link;  // what it is made of: "nvlink3", "threads"; may be empty
     BirthCertificate born;
+    bool operator==(const DomainConstants&) const = default;
 };
 
 // Collectives across nodes (InfiniBand or RoCE), see recipes named in `born`:
@@ -119,12 +128,14 @@ struct NetworkConstants {
     double p2p_us = 12;
     double p2p_efficiency = 0.94;
     BirthCertificate born;
+    bool operator==(const NetworkConstants&) const = default;
 };
 
 struct Calibration {
     std::vector<GemmConstants> gemm;
     AttentionConstants attention;
     MemoryBoundConstants memory_bound;
+    bool operator==(const Calibration&) const = default;
 
     // The constants for inputs of this type; nullptr where the device was not measured with it.
     const GemmConstants* gemm_for(DType dtype) const {

@@ -158,7 +158,7 @@ std::int64_t flops(const GemmArgs& a) { return 2 * a.m * a.n * a.k; }
 std::int64_t flops(const BiasGradientArgs& a) { return a.rows * a.width; }
 std::int64_t flops(const NormForwardArgs& a) { return a.rows * a.width * (a.rms ? 4 : 8); }
 std::int64_t flops(const NormBackwardArgs& a) { return a.rows * a.width * (a.rms ? 12 : 18); }
-std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 16 : 8); }
+std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 15 : 7); }
 std::int64_t flops(const SwigluArgs& a) { return a.rows * a.width * (a.backward ? 11 : 5); }
 std::int64_t flops(const RopeArgs& a) { return 3 * a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim; }
 
