@@ -33,6 +33,7 @@ struct Framework {
 
 // UserError with the nearest name for an unknown one.
 const Framework& framework_named(std::string_view name);
+const Framework* find_framework(std::string_view name);  // nullptr for an unknown one
 std::vector<std::string> framework_names();
 
 // Element types that follow from the precision: gradients and optimizer state of 16-bit training
