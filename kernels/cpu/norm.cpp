@@ -76,24 +76,27 @@ void backward_row(const NormBackwardArgs& a, const T* dy, const T* x, const T* r
         at.store(sums.block_weight, at.load(sums.block_weight) + y * xhat);
         if (!a.rms) at.store(sums.block_bias, at.load(sums.block_bias) + y);
         const Pack<T> through = y * at.load(weight) - Pack<T>(mean_gradient) - xhat * Pack<T>(mean_product);
-        at.store(dx, through * Pack<T>(s.scale) + at.load(residual));
+        const Pack<T> gradient = through * Pack<T>(s.scale);
+        at.store(dx, residual ? Pack<T>(gradient + at.load(residual)) : gradient);
     });
 }
 
 template <class T>
 void run(const NormBackwardArgs& a, const KernelContext& c) {
     constexpr std::int64_t block = 32;
-    T *dx = out<T>(c, 4), *dweight = out<T>(c, 5);
+    const std::size_t after = a.residual ? 3 : 2;  // the residual, an operand that may be left out
+    const T *residual = a.residual ? in<T>(c, 2) : nullptr, *weight = in<T>(c, after);
+    T *dx = out<T>(c, after + 1), *dweight = out<T>(c, after + 2);
     WeightSums<T> sums(a.width);
     for (std::int64_t r = 0; r < a.rows; ++r) {
         const std::int64_t at = r * a.width;
-        backward_row(a, in<T>(c, 0) + at, in<T>(c, 1) + at, in<T>(c, 2) + at, in<T>(c, 3), dx + at, sums);
+        backward_row(a, in<T>(c, 0) + at, in<T>(c, 1) + at, residual ? residual + at : nullptr, weight, dx + at, sums);
         if (r % block == block - 1) sums.close_block();
     }
     sums.close_block();
     for (std::int64_t i = 0; i < a.width; ++i) dweight[i] = (a.accumulate ? dweight[i] : T{0}) + sums.weight[i];
     if (a.rms) return;
-    T* dbias = out<T>(c, 6);
+    T* dbias = out<T>(c, after + 3);
     for (std::int64_t i = 0; i < a.width; ++i) dbias[i] = (a.accumulate ? dbias[i] : T{0}) + sums.bias[i];
 }
 

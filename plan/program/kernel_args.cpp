@@ -65,7 +65,11 @@ Operands operands(const NormForwardArgs& a) {
 Operands operands(const NormBackwardArgs& a) {
     const std::int64_t n = a.rows * a.width;
     const Operand weight_gradient{add_or_write(a.accumulate), a.width, a.gradient};
-    Operands o{{R, n, a.type}, {R, n, a.type}, {R, n, a.type}, {R, a.width, a.type}, {W, n, a.type}, weight_gradient};
+    Operands o{{R, n, a.type}, {R, n, a.type}};
+    if (a.residual) o.add({R, n, a.type});
+    o.add({R, a.width, a.type});
+    o.add({W, n, a.type});
+    o.add(weight_gradient);
     if (!a.rms) o.add(weight_gradient);
     return o;
 }
