@@ -88,7 +88,7 @@ TYPED_TEST(Determinism, RowKernels) {
             std::vector<OperandShape> forward{{n}, {n}, {w * e}}, backward{{n}, {n}, {n}, {w * e}, {n}, {w * e}};
             if (!rms) forward.push_back({w * e}), backward.push_back({w * e});
             check<TypeParam>(NormForwardArgs{3, w, rms, 1e-5, t}, forward);
-            check<TypeParam>(NormBackwardArgs{3, w, rms, true, 1e-5, t, t}, backward);
+            check<TypeParam>(NormBackwardArgs{3, w, rms, true, true, 1e-5, t, t}, backward);
         }
         check<TypeParam>(GeluArgs{3, w, false, t}, {{n}, {n}});
         check<TypeParam>(GeluArgs{3, w, true, t}, {{n}, {n}, {n}});

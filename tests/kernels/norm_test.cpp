@@ -65,7 +65,7 @@ Backward<T> backward(const NormBackwardArgs& a, const Tensor<T>& dy, const Tenso
 
 void check_backward(std::int64_t rows, std::int64_t width, bool rms) {
     const NormForwardArgs forward{rows, width, rms, 1e-5, DType::fp64};
-    NormBackwardArgs a{rows, width, rms, false, 1e-5, DType::fp64, DType::fp64};
+    NormBackwardArgs a{rows, width, rms, true, false, 1e-5, DType::fp64, DType::fp64};
     auto x = random_tensor<double>(rows * width, 1), weight = random_tensor<double>(width, 2);
     auto bias = random_tensor<double>(width, 3);
     const auto dy = random_tensor<double>(rows * width, 4), residual = random_tensor<double>(rows * width, 5);
@@ -74,6 +74,13 @@ void check_backward(std::int64_t rows, std::int64_t width, bool rms) {
     expect_gradient(loss, x, b.dx, to_text(a) + " dx");
     expect_gradient(loss, weight, b.dweight, to_text(a) + " dweight");
     if (!rms) expect_gradient(loss, bias, b.dbias, to_text(a) + " dbias");
+
+    a.residual = false;  // the operand is left out, and with it its share of dx
+    Backward<double> alone = b;
+    call(a, {as_operand(dy), as_operand(x), as_operand(weight), alone.dx.data(), alone.dweight.data(),
+             alone.dbias.data()});
+    for (std::size_t j = 0; j < alone.dx.size(); ++j) EXPECT_NEAR(alone.dx[j] + residual[j], b.dx[j], 1e-14);
+    a.residual = true;
 
     a.accumulate = true;
     const auto added = backward(a, dy, x, residual, weight, 9);
