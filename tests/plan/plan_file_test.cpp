@@ -194,7 +194,8 @@ TEST(PlanFile, SurvivesBrokenFiles) {
     const std::string whole = plan_to_json(plan(file("", R"("tensor": 2, "recompute": {"block_layers": 2})"))).dump();
     for (std::size_t cut = 0; cut < whole.size(); cut += 7) refusal([&] { plan(whole.substr(0, cut)); });
     std::mt19937 random(1);
-    const std::string bytes("0123456789-+.eE\"{}[]:,nulltrue \n\0\xff", 37);
+    constexpr char raw[] = "0123456789-+.eE\"{}[]:,nulltrue \n\0\xff";
+    const std::string bytes(raw, sizeof raw - 1);
     int read = 0;
     for (int i = 0; i < 3000; ++i) {
         std::string text = whole;
