@@ -4,14 +4,14 @@
 
 namespace foretrain {
 
-void Durations::begin_stage(const StageProgram& stage, double slowdown) {
+void InstructionDurations::begin_stage(const StageProgram& stage, double slowdown) {
     stage_ = &stage;
     slowdown_ = slowdown;
     kernels_.assign(stage.kernels.size(), Time{-1});
     remembered_.fill(Remembered{});
 }
 
-Time Durations::of(const Instruction& i, const CostModel& cost) {
+Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
     switch (i.kind) {
         case InstructionKind::alloc:
         case InstructionKind::free:

@@ -1,7 +1,7 @@
 // What the instructions of a program cost, each distinct one worked out once: a program of a million
 // instructions has some dozens.
 //
-//   Durations durations;
+//   InstructionDurations durations;
 //   durations.begin_stage(program.stages[0], slowdown);
 //   Time t = durations.of(instruction, cost);
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace foretrain {
 
-class Durations {
+class InstructionDurations {
 public:
     // `slowdown` is a factor on the stage's kernels. The stage must outlive the calls of `of`.
     void begin_stage(const StageProgram& stage, double slowdown);

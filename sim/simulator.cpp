@@ -96,7 +96,7 @@ struct Simulator::State {
     std::vector<Stage> stages;
     std::size_t stage_count = 0;
     Rendezvous meetings;
-    Durations durations;
+    InstructionDurations durations;
     EventQueue queue;
     bool top_spent = false;  // the event at the top of the queue is being handled: its place is free
 
