@@ -87,7 +87,8 @@ struct Instruction {
     std::int32_t body = -1;        // index in StageProgram::bodies, chunk level only
     std::int32_t kernel = -1;      // index in StageProgram::kernels
     std::int32_t section = -1;     // index in StageProgram::sections: where in the model
-    std::int64_t count = 0;        // elements of a collective's smaller side, or of a message
+    std::int64_t count = 0;        // elements of a collective's smaller side, of a message, or written by a
+                                   // fill, copy or load_batch
     std::array<std::int32_t, max_operands> operand{};  // indices in StageProgram::buffers
     std::array<Wait, max_waits> wait{};
 
@@ -154,9 +155,9 @@ struct Unit {
 struct StageProgram {
     std::int32_t stage = 0;
     std::vector<Buffer> buffers;
-    std::vector<KernelArgs> kernels;     // each distinct call once
-    std::vector<std::string> sections;   // "layer3.attention", "head", ...
-    std::vector<std::string> bodies;     // names of the bodies that chunk-level instructions refer to
+    std::vector<KernelArgs> kernels;    // each distinct call once
+    std::vector<std::string> sections;  // "layer3.attention", "head", ...
+    std::vector<std::string> bodies;    // names of the bodies that chunk-level instructions refer to
     std::vector<Unit> units;
     std::vector<Parameter> parameters;
     std::vector<Instruction> instructions;

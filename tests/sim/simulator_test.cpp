@@ -273,7 +273,8 @@ std::vector<std::vector<std::int64_t>> longest_paths(const Program& p, const Cos
         }
     }
     const auto end = [&](std::size_t s, std::size_t i) {
-        return start[s][i] + cost.instruction(p.stages[s].instructions[i], p.stages[s]).value;
+        return start[s][i] +
+               cost.instruction(p.stages[s].instructions[i], p.stages[s].kernels, p.stages[s].stage).value;
     };
     bool changed = true;
     const auto raise = [&](Place at, std::int64_t to) {
