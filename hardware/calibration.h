@@ -47,6 +47,7 @@ struct GemmConstants {
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     std::vector<int> splits{1, 2, 4, 8};
     BirthCertificate born;
+    bool operator==(const GemmConstants&) const = default;
 };
 
 // Flash attention: F = 4 b h s^2 d FLOPs forward, 2.5 F backward, half of it causal.
@@ -57,12 +58,14 @@ struct AttentionPass {
     double tile_overhead_us = 0;
     double p = 1;
     double launch_us = 3;
+    bool operator==(const AttentionPass&) const = default;
 };
 struct AttentionConstants {
     std::string kernel;  // "flash2", "flash3", "cpu", ...
     AttentionPass forward;
     AttentionPass backward;
     BirthCertificate born;
+    bool operator==(const AttentionConstants&) const = default;
 };
 
 // Memory-bound kernels: T = launch + bytes / (efficiency * memory bandwidth).
@@ -74,9 +77,11 @@ struct MemoryBoundConstants {
         std::string kind;
         double launch_us = 3;
         double efficiency = 0.8;
+        bool operator==(const Override&) const = default;
     };
     std::vector<Override> overrides;
     BirthCertificate born;
+    bool operator==(const MemoryBoundConstants&) const = default;
 };
 
 // Collectives inside one fast domain (NVLink, or threads of one process). S = nccl-tests size,
@@ -102,7 +107,9 @@ struct DomainConstants {
     double pairwise_a_us = 0;
     double pairwise_p_us = 0;
     double pairwise_ramp_us = 0;
+    std::string link;  // what it is made of: "nvlink3", "threads"; may be empty
     BirthCertificate born;
+    bool operator==(const DomainConstants&) const = default;
 };
 
 // Collectives across nodes (InfiniBand or RoCE), see recipes named in `born`:
@@ -119,12 +126,14 @@ struct NetworkConstants {
     double p2p_us = 12;
     double p2p_efficiency = 0.94;
     BirthCertificate born;
+    bool operator==(const NetworkConstants&) const = default;
 };
 
 struct Calibration {
     std::vector<GemmConstants> gemm;
     AttentionConstants attention;
     MemoryBoundConstants memory_bound;
+    bool operator==(const Calibration&) const = default;
 
     // The constants for inputs of this type; nullptr where the device was not measured with it.
     const GemmConstants* gemm_for(DType dtype) const {

@@ -27,6 +27,7 @@ struct DeviceSpec {
     Bytes reserved;  // context, communicator buffers, library workspaces: not ours to use
     Calibration calibration;
     std::map<std::string, std::string> sources;  // figure -> where it comes from
+    bool operator==(const DeviceSpec&) const = default;
 };
 
 // The links between nodes.
@@ -35,6 +36,7 @@ struct NetworkSpec {
     Bandwidth nic;  // line rate of one, per direction
     double oversubscription = 1;
     NetworkConstants constants;
+    bool operator==(const NetworkSpec&) const = default;
 };
 
 struct ClusterSpec {
@@ -47,6 +49,8 @@ struct ClusterSpec {
     Bytes host_memory;                 // per node
     std::string default_framework;     // "megatron-lm" for GPU presets, "foretrain" for a calibrated machine
     std::map<std::string, std::string> sources;
+
+    bool operator==(const ClusterSpec&) const = default;
 
     std::int64_t devices() const { return nodes * devices_per_node; }
 };

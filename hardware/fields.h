@@ -1,0 +1,209 @@
+// The fields of the structs in a device or cluster file, with their ranges: named once, for reading
+// and for writing.
+//
+//   NetworkConstants n;
+//   FieldReader in(json);  visit(in, n);  in.finish();      // unknown keys are errors
+//   Json out = Json::object();  FieldWriter w(out);  visit(w, n);
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "hardware/cluster_spec.h"
+
+namespace foretrain {
+
+// Reads the keys that are there (null counts as left out) and keeps the defaults of the others.
+class FieldReader {
+public:
+    explicit FieldReader(const Json& json) : json_(json) { json_.keys(); }  // refuses what is no object
+
+    void operator()(const char* name, double& x, double least, double most) {
+        if (const Json v = take(name); !v.is_null()) x = v.number(least, most);
+    }
+    void operator()(const char* name, int& x, int least, int most) {
+        if (const Json v = take(name); !v.is_null()) x = static_cast<int>(v.integer(least, most));
+    }
+    void operator()(const char* name, std::int64_t& x, std::int64_t least, std::int64_t most) {
+        if (const Json v = take(name); !v.is_null()) x = v.integer(least, most);
+    }
+    void operator()(const char* name, Bytes& x, std::int64_t least, std::int64_t most) {
+        (*this)(name, x.value, least, most);
+    }
+    void operator()(const char* name, Bandwidth& x, double least, double most) {
+        (*this)(name, x.bytes_per_second, least, most);
+    }
+    void operator()(const char* name, std::string& x) {
+        if (const Json v = take(name); !v.is_null()) x = v.string();
+    }
+    void operator()(const char* name, std::map<std::string, std::string>& x) {
+        const Json v = take(name);
+        if (v.is_null()) return;
+        for (const std::string& key : v.keys()) x[key] = v.at(key).string();
+    }
+    void operator()(const char* name, BirthCertificate& x);
+
+    // A member with a form of its own; it stands among the known keys from now on.
+    Json take(const char* name) {
+        names_.emplace_back(name);
+        return json_.get(name);
+    }
+    void require(const char* name) const { json_.at(name); }
+    void finish() const { json_.only_keys(names_); }
+
+private:
+    const Json& json_;
+    std::vector<std::string> names_;
+};
+
+class FieldWriter {
+public:
+    explicit FieldWriter(Json& out) : out_(out) {}
+
+    void operator()(const char* name, double x, double, double) { out_.set(name, x); }
+    void operator()(const char* name, int x, int, int) { out_.set(name, x); }
+    void operator()(const char* name, std::int64_t x, std::int64_t, std::int64_t) { out_.set(name, x); }
+    void operator()(const char* name, Bytes x, std::int64_t, std::int64_t) { out_.set(name, x.value); }
+    void operator()(const char* name, Bandwidth x, double, double) { out_.set(name, x.bytes_per_second); }
+    void operator()(const char* name, const std::string& x) { out_.set(name, x); }
+    void operator()(const char* name, const std::map<std::string, std::string>& x) {
+        if (x.empty()) return;
+        Json members = Json::object();
+        for (const auto& [key, value] : x) members.set(key, value);
+        out_.set(name, std::move(members));
+    }
+    void operator()(const char* name, const BirthCertificate& x);
+
+private:
+    Json& out_;
+};
+
+constexpr double longest_us = 1e7;     // ten seconds: no launch or hop takes longer
+constexpr double fastest_gbps = 1e6;   // a petabyte a second
+constexpr double fastest_link = 1e15;  // the same in bytes a second
+constexpr std::int64_t largest_memory = std::int64_t{1} << 50;
+
+template <class Visitor, class Struct>
+void visit_born(Visitor& v, Struct& b) {
+    v("source", b.source);
+    v("device", b.device);
+    v("date", b.date);
+}
+
+inline void FieldReader::operator()(const char* name, BirthCertificate& x) {
+    const Json value = take(name);
+    if (value.is_null()) return;
+    FieldReader inner(value);
+    visit_born(inner, x);
+    inner.finish();
+}
+
+inline void FieldWriter::operator()(const char* name, const BirthCertificate& x) {
+    if (x == BirthCertificate{}) return;
+    Json members = Json::object();
+    FieldWriter inner(members);
+    visit_born(inner, x);
+    out_.set(name, std::move(members));
+}
+
+// `dtype`, `tiles` and `splits` have forms of their own.
+template <class Visitor>
+void visit(Visitor& v, GemmConstants& g) {
+    v("efficiency", g.efficiency, 1e-6, 10.0);
+    v("intensity", g.intensity, 0.0, 1e6);
+    v("tile_overhead_us", g.tile_overhead_us, 0.0, longest_us);
+    v("wave_quantisation", g.wave_quantisation, 0.0, 10.0);
+    v("p", g.p, 0.5, 100.0);
+    v("launch_us", g.launch_us, 0.0, longest_us);
+    v("sustained", g.sustained, 0.0, 10.0);
+    v("split_cost", g.split_cost, 0.0, 1e3);
+    v("epilogue", g.epilogue, 0.0, 1e3);
+    v("born", g.born);
+}
+
+// `efficiency` has a form of its own.
+template <class Visitor>
+void visit(Visitor& v, AttentionPass& a) {
+    v("tile_overhead_us", a.tile_overhead_us, 0.0, longest_us);
+    v("p", a.p, 0.5, 100.0);
+    v("launch_us", a.launch_us, 0.0, longest_us);
+}
+
+template <class Visitor>
+void visit(Visitor& v, MemoryBoundConstants::Override& o) {
+    v("kind", o.kind);
+    v("launch_us", o.launch_us, 0.0, longest_us);
+    v("efficiency", o.efficiency, 1e-6, 1e3);  // above 1 where a cache serves
+}
+
+// `overrides` has a form of its own.
+template <class Visitor>
+void visit(Visitor& v, MemoryBoundConstants& m) {
+    v("launch_us", m.launch_us, 0.0, longest_us);
+    v("efficiency", m.efficiency, 1e-6, 1e3);
+    v("born", m.born);
+}
+
+template <class Visitor>
+void visit(Visitor& v, DomainConstants& d) {
+    v("link", d.link);
+    v("ring_gbps", d.ring_gbps, 0.0, fastest_gbps);
+    v("a_us", d.a_us, 0.0, longest_us);
+    v("s_us", d.s_us, 0.0, longest_us);
+    v("d", d.d, 0.0, 1e3);
+    v("ramp_us", d.ramp_us, 0.0, longest_us);
+    v("simple_s_us", d.simple_s_us, 0.0, longest_us);
+    v("simple_from_bytes", d.simple_from, std::int64_t{0}, largest_memory);
+    v("nvls_ranks", d.nvls_ranks, 0, 1 << 20);
+    v("nvls_gbps", d.nvls_gbps, 0.0, fastest_gbps);
+    v("nvls_a_us", d.nvls_a_us, 0.0, longest_us);
+    v("nvls_ramp_us", d.nvls_ramp_us, 0.0, longest_us);
+    v("pairwise_gbps", d.pairwise_gbps, 0.0, fastest_gbps);
+    v("pairwise_a_us", d.pairwise_a_us, 0.0, longest_us);
+    v("pairwise_p_us", d.pairwise_p_us, 0.0, longest_us);
+    v("pairwise_ramp_us", d.pairwise_ramp_us, 0.0, longest_us);
+    v("born", d.born);
+}
+
+template <class Visitor>
+void visit(Visitor& v, NetworkSpec& n) {
+    v("nics_per_node", n.nics_per_node, 0, 1 << 16);
+    v("nic_bytes_per_second", n.nic, 0.0, fastest_link);
+    v("oversubscription", n.oversubscription, 1.0, 1e4);
+    NetworkConstants& c = n.constants;
+    v("efficiency", c.efficiency, 1e-3, 1.0);
+    v("hop_us", c.hop_us, 0.0, longest_us);
+    v("l1_us", c.l1_us, 0.0, longest_us);
+    v("k_us", c.k_us, 0.0, longest_us);
+    v("ramp_us", c.ramp_us, 0.0, longest_us);
+    v("two_node_tree_gbps", c.two_node_tree_gbps, 0.0, fastest_gbps);
+    v("p2p_us", c.p2p_us, 0.0, longest_us);
+    v("p2p_efficiency", c.p2p_efficiency, 1e-3, 1.0);
+    v("born", c.born);
+}
+
+// `peak` and `calibration` have forms of their own.
+template <class Visitor>
+void visit(Visitor& v, DeviceSpec& d) {
+    v("name", d.name);
+    v("memory_bytes", d.memory, MiB, largest_memory);
+    v("memory_bandwidth_bytes_per_second", d.memory_bandwidth, 1e6, fastest_link);
+    v("multiprocessors", d.multiprocessors, 1, 1 << 20);
+    v("reserved_bytes", d.reserved, std::int64_t{0}, largest_memory);
+    v("sources", d.sources);
+}
+
+// `device`, `domain` and `network` have forms of their own.
+template <class Visitor>
+void visit(Visitor& v, ClusterSpec& c) {
+    v("name", c.name);
+    v("devices_per_node", c.devices_per_node, 1, 1 << 20);
+    v("nodes", c.nodes, std::int64_t{1}, std::int64_t{1} << 24);
+    v("host_memory_bytes", c.host_memory, std::int64_t{0}, largest_memory);
+    v("default_framework", c.default_framework);
+    v("sources", c.sources);
+}
+
+}  // namespace foretrain
