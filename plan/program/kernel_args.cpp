@@ -1,0 +1,250 @@
+// Kinds, operands and work of the kernels. Each kernel's operands are listed once, in `operands`:
+// how many there are, how each is used and how many bytes move all follow from that list.
+#include "plan/program/kernel_args.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+    using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+// One operand: what the kernel does with it, and how many of its elements it touches. That is the
+// whole tensor, but for the rows of a table of which only some are looked up.
+struct Operand {
+    Access access = Access::read;
+    std::int64_t elements = 0;
+    DType type = DType::fp32;
+
+    std::int64_t bytes() const { return elements * size_of(type) * (access == Access::update ? 2 : 1); }
+};
+
+struct Operands {
+    std::array<Operand, 8> list{};
+    int count = 0;
+
+    Operands(std::initializer_list<Operand> operands) {
+        for (const Operand& o : operands) add(o);
+    }
+    void add(Operand o) { list.at(static_cast<std::size_t>(count++)) = o; }
+};
+
+constexpr Access add_or_write(bool accumulate) { return accumulate ? Access::update : Access::write; }
+
+// Small per-row results: wide enough for sums of exponentials, whatever the activations are.
+constexpr DType row_type(DType type) { return type == DType::fp64 ? DType::fp64 : DType::fp32; }
+
+constexpr Access R = Access::read, W = Access::write, U = Access::update;
+
+Operands operands(const GemmArgs& a) {
+    Operands o{{R, a.m * a.k, a.type}, {R, a.k * a.n, a.type}, {add_or_write(a.accumulate), a.m * a.n, a.output}};
+    if (a.bias) o.add({R, a.n, a.type});
+    return o;
+}
+
+Operands operands(const BiasGradientArgs& a) {
+    return {{R, a.rows * a.width, a.type}, {add_or_write(a.accumulate), a.width, a.gradient}};
+}
+
+Operands operands(const NormForwardArgs& a) {
+    const std::int64_t n = a.rows * a.width;
+    Operands o{{R, n, a.type}, {W, n, a.type}, {R, a.width, a.type}};
+    if (!a.rms) o.add({R, a.width, a.type});
+    return o;
+}
+
+Operands operands(const NormBackwardArgs& a) {
+    const std::int64_t n = a.rows * a.width;
+    const Operand weight_gradient{add_or_write(a.accumulate), a.width, a.gradient};
+    Operands o{{R, n, a.type}, {R, n, a.type}, {R, n, a.type}, {R, a.width, a.type}, {W, n, a.type}, weight_gradient};
+    if (!a.rms) o.add(weight_gradient);
+    return o;
+}
+
+Operands operands(const GeluArgs& a) {
+    const std::int64_t n = a.rows * a.width;
+    if (a.backward) return {{R, n, a.type}, {R, n, a.type}, {W, n, a.type}};
+    return {{R, n, a.type}, {W, n, a.type}};
+}
+
+Operands operands(const SwigluArgs& a) {
+    const std::int64_t n = a.rows * a.width;
+    if (a.backward) return {{R, n, a.type}, {R, 2 * n, a.type}, {W, 2 * n, a.type}};
+    return {{R, 2 * n, a.type}, {W, n, a.type}};
+}
+
+Operands operands(const RopeArgs& a) {  // the values in qkv are not touched
+    return {{U, a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim, a.type}};
+}
+
+Operands operands(const AttentionForwardArgs& a) {
+    const std::int64_t rows = a.batch * a.sequence;
+    return {{R, rows * (a.heads + 2 * a.kv_heads) * a.head_dim, a.type},
+            {W, rows * a.heads * a.head_dim, a.type},
+            {W, rows * a.heads, row_type(a.type)}};
+}
+
+Operands operands(const AttentionBackwardArgs& a) {
+    const std::int64_t rows = a.batch * a.sequence;
+    const std::int64_t qkv = rows * (a.heads + 2 * a.kv_heads) * a.head_dim, context = rows * a.heads * a.head_dim;
+    return {{R, context, a.type},
+            {R, qkv, a.type},
+            {R, context, a.type},
+            {R, rows * a.heads, row_type(a.type)},
+            {W, qkv, a.type}};
+}
+
+Operands operands(const EmbeddingArgs& a) {
+    const std::int64_t looked_up = a.tokens * a.width;
+    const Operand tokens{R, a.tokens, DType::int32};
+    if (!a.backward) return {tokens, {R, looked_up, a.type}, {W, looked_up, a.type}};
+    const Operand add{U, looked_up, a.gradient};
+    const Operand zero_and_add{W, a.rows * a.width + 2 * looked_up, a.gradient};
+    return {tokens, {R, looked_up, a.type}, a.accumulate ? add : zero_and_add};
+}
+
+Operands operands(const PositionsArgs& a) {
+    const std::int64_t n = a.tokens * a.width, used = std::min(a.tokens, a.sequence) * a.width;
+    if (!a.backward) return {{U, n, a.type}, {R, used, a.type}};
+    if (a.accumulate) return {{R, n, a.type}, {U, used, a.gradient}};
+    return {{R, n, a.type}, {W, a.table_rows * a.width, a.gradient}};
+}
+
+Operands operands(const ResidualAddArgs& a) {
+    const std::int64_t n = a.rows * a.width;
+    Operands o{{R, n, a.type}, {R, n, a.type}, {W, n, a.type}};
+    if (a.bias) o.add({R, a.width, a.type});
+    return o;
+}
+
+Operands operands(const AccumulateArgs& a) { return {{R, a.elements, a.from}, {U, a.elements, a.to}}; }
+
+Operands operands(const CastArgs& a) { return {{R, a.elements, a.from}, {W, a.elements, a.to}}; }
+
+Operands operands(const LossArgs& a) {
+    const DType row = row_type(a.type);
+    const Operand logits{R, a.tokens * a.columns, a.type}, targets{R, a.tokens, DType::int32};
+    switch (a.part) {
+        case LossArgs::Part::maximum: return {logits, {W, a.tokens, row}};
+        case LossArgs::Part::sum: return {logits, {R, a.tokens, row}, targets, {W, 2 * a.tokens, row}};
+        case LossArgs::Part::forward:
+            return {{R, a.tokens, row}, {R, 2 * a.tokens, row}, {W, a.tokens, row}, {U, 1, DType::fp64}};
+        case LossArgs::Part::backward:
+            return {logits, {R, a.tokens, row}, targets, {W, a.tokens * a.columns, a.gradient}};
+    }
+    return {};
+}
+
+Operands operands(const AdamwArgs& a) {
+    const Operand moment{U, a.elements, a.optimizer};
+    Operands o{{a.master ? W : U, a.elements, a.type}, {R, a.elements, a.gradient}, moment, moment};
+    if (a.master) o.add({U, a.elements, a.optimizer});
+    return o;
+}
+
+// FLOPs. Outside the GEMMs an exponential, hyperbolic tangent, root or division counts one, as an
+// addition does: these kernels are bound by memory, and nothing is read off the third digit.
+
+std::int64_t flops(const GemmArgs& a) { return 2 * a.m * a.n * a.k; }
+std::int64_t flops(const BiasGradientArgs& a) { return a.rows * a.width; }
+std::int64_t flops(const NormForwardArgs& a) { return a.rows * a.width * (a.rms ? 4 : 8); }
+std::int64_t flops(const NormBackwardArgs& a) { return a.rows * a.width * (a.rms ? 12 : 18); }
+std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 16 : 8); }
+std::int64_t flops(const SwigluArgs& a) { return a.rows * a.width * (a.backward ? 11 : 5); }
+std::int64_t flops(const RopeArgs& a) { return 3 * a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim; }
+
+// Scores and context are two products of 2 s^2 head_dim each, of which the causal mask leaves one
+// half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
+// computes whole. The softmax is not counted.
+std::int64_t flops(const AttentionForwardArgs& a) {
+    return 2 * a.batch * a.heads * a.sequence * a.sequence * a.head_dim;
+}
+// Five such products instead of two: the scores again, and the gradients of P, V, Q and K.
+std::int64_t flops(const AttentionBackwardArgs& a) {
+    return 5 * a.batch * a.heads * a.sequence * a.sequence * a.head_dim;
+}
+
+std::int64_t flops(const EmbeddingArgs& a) { return a.backward ? a.tokens * a.width : 0; }
+std::int64_t flops(const PositionsArgs& a) { return a.tokens * a.width; }
+std::int64_t flops(const ResidualAddArgs& a) { return a.rows * a.width * (a.bias ? 2 : 1); }
+std::int64_t flops(const AccumulateArgs& a) { return a.elements; }
+std::int64_t flops(const CastArgs&) { return 0; }
+
+std::int64_t flops(const LossArgs& a) {
+    switch (a.part) {
+        case LossArgs::Part::maximum: return a.tokens * a.columns;
+        case LossArgs::Part::sum: return 3 * a.tokens * a.columns;
+        case LossArgs::Part::forward: return 4 * a.tokens;
+        case LossArgs::Part::backward: return 3 * a.tokens * a.columns;
+    }
+    return 0;
+}
+
+std::int64_t flops(const AdamwArgs& a) { return 16 * a.elements; }
+
+KernelKind loss_kind(LossArgs::Part part) {
+    switch (part) {
+        case LossArgs::Part::maximum: return KernelKind::loss_max;
+        case LossArgs::Part::sum: return KernelKind::loss_sum;
+        case LossArgs::Part::forward: return KernelKind::loss_forward;
+        case LossArgs::Part::backward: return KernelKind::loss_backward;
+    }
+    return KernelKind::loss_max;
+}
+
+Operands operands_of(const KernelArgs& args) {
+    return std::visit([](const auto& a) { return operands(a); }, args);
+}
+
+}  // namespace
+
+KernelKind kind_of(const KernelArgs& args) {
+    using K = KernelKind;
+    return std::visit(
+        Overloaded{
+            [](const GemmArgs&) { return K::gemm; },
+            [](const BiasGradientArgs&) { return K::bias_gradient; },
+            [](const NormForwardArgs&) { return K::norm_forward; },
+            [](const NormBackwardArgs&) { return K::norm_backward; },
+            [](const GeluArgs& a) { return a.backward ? K::gelu_backward : K::gelu_forward; },
+            [](const SwigluArgs& a) { return a.backward ? K::swiglu_backward : K::swiglu_forward; },
+            [](const RopeArgs&) { return K::rope; },
+            [](const AttentionForwardArgs&) { return K::attention_forward; },
+            [](const AttentionBackwardArgs&) { return K::attention_backward; },
+            [](const EmbeddingArgs& a) { return a.backward ? K::embedding_backward : K::embedding_forward; },
+            [](const PositionsArgs& a) { return a.backward ? K::positions_backward : K::positions_forward; },
+            [](const ResidualAddArgs&) { return K::residual_add; },
+            [](const AccumulateArgs&) { return K::accumulate; },
+            [](const CastArgs&) { return K::cast; },
+            [](const LossArgs& a) { return loss_kind(a.part); },
+            [](const AdamwArgs&) { return K::adamw; },
+        },
+        args);
+}
+
+Work work(const KernelArgs& args) {
+    Work w;
+    w.flops = Flops{std::visit([](const auto& a) { return flops(a); }, args)};
+    const Operands o = operands_of(args);
+    for (int i = 0; i < o.count; ++i) w.bytes += Bytes{o.list[static_cast<std::size_t>(i)].bytes()};
+    return w;
+}
+
+int operand_count(const KernelArgs& args) { return operands_of(args).count; }
+
+Access operand_access(const KernelArgs& args, int index) {
+    const Operands o = operands_of(args);
+    FORETRAIN_CHECK(index >= 0 && index < o.count, std::string(name_of(kind_of(args))) + " has no such operand");
+    return o.list[static_cast<std::size_t>(index)].access;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,262 @@
+// Kernel arguments as one line of text, and back:
+//
+//   gelu_backward rows=4096 width=3072 type=fp32
+//
+// The first word is the kind, which also says forward or backward and the part of the loss; then
+// every field in the order of the struct. One list of fields per struct serves both directions.
+// A field that a line leaves out keeps its default.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "plan/program/kernel_args.h"
+
+namespace foretrain {
+
+namespace {
+
+template <class Args, class Value>
+struct Field {
+    std::string_view name;
+    Value Args::*member;
+};
+template <class Args, class Value>
+Field(const char*, Value Args::*) -> Field<Args, Value>;
+
+constexpr auto fields(const GemmArgs&) {
+    using A = GemmArgs;
+    return std::tuple(Field{"m", &A::m}, Field{"n", &A::n}, Field{"k", &A::k}, Field{"transpose_a", &A::transpose_a},
+                      Field{"transpose_b", &A::transpose_b}, Field{"accumulate", &A::accumulate},
+                      Field{"bias", &A::bias}, Field{"role", &A::role}, Field{"type", &A::type},
+                      Field{"output", &A::output});
+}
+constexpr auto fields(const BiasGradientArgs&) {
+    using A = BiasGradientArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"accumulate", &A::accumulate},
+                      Field{"type", &A::type}, Field{"gradient", &A::gradient});
+}
+constexpr auto fields(const NormForwardArgs&) {
+    using A = NormForwardArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
+                      Field{"epsilon", &A::epsilon}, Field{"type", &A::type});
+}
+constexpr auto fields(const NormBackwardArgs&) {
+    using A = NormBackwardArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
+                      Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
+                      Field{"gradient", &A::gradient});
+}
+constexpr auto fields(const GeluArgs&) {  // backward: by the kind
+    using A = GeluArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"type", &A::type});
+}
+constexpr auto fields(const SwigluArgs&) {  // backward: by the kind
+    using A = SwigluArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"type", &A::type});
+}
+constexpr auto fields(const RopeArgs&) {
+    using A = RopeArgs;
+    return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
+                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"theta", &A::theta},
+                      Field{"backward", &A::backward}, Field{"type", &A::type});
+}
+template <class A>
+constexpr auto attention_fields() {
+    return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
+                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"type", &A::type});
+}
+constexpr auto fields(const AttentionForwardArgs&) { return attention_fields<AttentionForwardArgs>(); }
+constexpr auto fields(const AttentionBackwardArgs&) { return attention_fields<AttentionBackwardArgs>(); }
+constexpr auto fields(const EmbeddingArgs&) {  // backward: by the kind
+    using A = EmbeddingArgs;
+    return std::tuple(Field{"tokens", &A::tokens}, Field{"rows", &A::rows}, Field{"width", &A::width},
+                      Field{"accumulate", &A::accumulate}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
+}
+constexpr auto fields(const PositionsArgs&) {  // backward: by the kind
+    using A = PositionsArgs;
+    return std::tuple(Field{"tokens", &A::tokens}, Field{"sequence", &A::sequence}, Field{"table_rows", &A::table_rows},
+                      Field{"width", &A::width}, Field{"split_tokens", &A::split_tokens},
+                      Field{"accumulate", &A::accumulate}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
+}
+constexpr auto fields(const ResidualAddArgs&) {
+    using A = ResidualAddArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"bias", &A::bias},
+                      Field{"type", &A::type});
+}
+constexpr auto fields(const AccumulateArgs&) {
+    using A = AccumulateArgs;
+    return std::tuple(Field{"elements", &A::elements}, Field{"from", &A::from}, Field{"to", &A::to});
+}
+constexpr auto fields(const CastArgs&) {
+    using A = CastArgs;
+    return std::tuple(Field{"elements", &A::elements}, Field{"from", &A::from}, Field{"to", &A::to});
+}
+constexpr auto fields(const LossArgs&) {  // part: by the kind
+    using A = LossArgs;
+    return std::tuple(Field{"tokens", &A::tokens}, Field{"columns", &A::columns}, Field{"vocabulary", &A::vocabulary},
+                      Field{"scale", &A::scale}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
+}
+constexpr auto fields(const AdamwArgs&) {
+    using A = AdamwArgs;
+    return std::tuple(Field{"elements", &A::elements}, Field{"learning_rate", &A::learning_rate},
+                      Field{"beta1", &A::beta1}, Field{"beta2", &A::beta2}, Field{"epsilon", &A::epsilon},
+                      Field{"weight_decay", &A::weight_decay}, Field{"master", &A::master}, Field{"type", &A::type},
+                      Field{"gradient", &A::gradient}, Field{"optimizer", &A::optimizer});
+}
+
+template <class Args, class Visit>
+void each_field(const Args& args, Visit&& visit) {
+    std::apply([&](const auto&... field) { (visit(field), ...); }, fields(args));
+}
+
+// What the kind alone says.
+KernelArgs defaults(KernelKind kind) {
+    using Part = LossArgs::Part;
+    switch (kind) {
+        case KernelKind::gemm: return GemmArgs{};
+        case KernelKind::bias_gradient: return BiasGradientArgs{};
+        case KernelKind::norm_forward: return NormForwardArgs{};
+        case KernelKind::norm_backward: return NormBackwardArgs{};
+        case KernelKind::gelu_forward: return GeluArgs{.backward = false};
+        case KernelKind::gelu_backward: return GeluArgs{.backward = true};
+        case KernelKind::swiglu_forward: return SwigluArgs{.backward = false};
+        case KernelKind::swiglu_backward: return SwigluArgs{.backward = true};
+        case KernelKind::rope: return RopeArgs{};
+        case KernelKind::attention_forward: return AttentionForwardArgs{};
+        case KernelKind::attention_backward: return AttentionBackwardArgs{};
+        case KernelKind::embedding_forward: return EmbeddingArgs{.backward = false};
+        case KernelKind::embedding_backward: return EmbeddingArgs{.backward = true};
+        case KernelKind::positions_forward: return PositionsArgs{.backward = false};
+        case KernelKind::positions_backward: return PositionsArgs{.backward = true};
+        case KernelKind::residual_add: return ResidualAddArgs{};
+        case KernelKind::accumulate: return AccumulateArgs{};
+        case KernelKind::cast: return CastArgs{};
+        case KernelKind::loss_max: return LossArgs{.part = Part::maximum};
+        case KernelKind::loss_sum: return LossArgs{.part = Part::sum};
+        case KernelKind::loss_forward: return LossArgs{.part = Part::forward};
+        case KernelKind::loss_backward: return LossArgs{.part = Part::backward};
+        case KernelKind::adamw: return AdamwArgs{};
+    }
+    return GemmArgs{};
+}
+
+constexpr std::array role_names{std::string_view("forward"), std::string_view("input_gradient"),
+                                std::string_view("weight_gradient")};
+
+std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
+std::string value_text(double value) { return fmt::format("{}", value); }  // the shortest that reads back the same
+std::string value_text(bool value) { return value ? "true" : "false"; }
+std::string value_text(DType value) { return std::string(name_of(value)); }
+std::string value_text(GemmRole value) { return std::string(role_names.at(static_cast<std::size_t>(value))); }
+
+// Each answers false for a value that it does not know, and says in `expected` what it does.
+template <class Number>
+bool parse_number(std::string_view text, Number& value) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && stop == end;
+}
+bool parse_value(std::string_view text, std::int64_t& value, std::string& expected) {
+    expected = "an integer of at least 0";
+    return parse_number(text, value) && value >= 0;
+}
+bool parse_value(std::string_view text, double& value, std::string& expected) {
+    expected = "a finite number";
+    return parse_number(text, value) && std::isfinite(value);
+}
+bool parse_value(std::string_view text, bool& value, std::string& expected) {
+    expected = "true or false";
+    value = text == "true";
+    return value || text == "false";
+}
+bool parse_value(std::string_view text, DType& value, std::string& expected) {
+    expected = "an element type: fp64, fp32, bf16, fp16, fp8 or int32";
+    const auto type = dtype_from_name(text);
+    value = type.value_or(value);
+    return type.has_value();
+}
+bool parse_value(std::string_view text, GemmRole& value, std::string& expected) {
+    expected = "forward, input_gradient or weight_gradient";
+    for (std::size_t i = 0; i < role_names.size(); ++i)
+        if (role_names[i] == text) {
+            value = static_cast<GemmRole>(i);
+            return true;
+        }
+    return false;
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+    std::vector<std::string_view> words;
+    for (std::size_t at = text.find_first_not_of(' '); at != text.npos; at = text.find_first_not_of(' ', at)) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        words.push_back(text.substr(at, end - at));
+        at = end;
+    }
+    return words;
+}
+
+[[noreturn]] void unknown(std::string field, std::string_view found, std::string expected,
+                          const std::vector<std::string>& candidates) {
+    throw UserError({.field = std::move(field),
+                     .found = fmt::format("\"{}\"", found),
+                     .expected = std::move(expected),
+                     .suggestion = nearest(found, candidates)});
+}
+
+// Sets the field that `word` ("name=value") names.
+template <class Args>
+void set_field(Args& args, std::string_view kernel, std::string_view word, std::vector<std::string_view>& seen) {
+    const std::size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    const std::string_view text = equals == word.npos ? std::string_view() : word.substr(equals + 1);
+    bool known = false;
+    std::vector<std::string> names;
+    each_field(args, [&](const auto& field) {
+        names.emplace_back(field.name);
+        if (field.name != name) return;
+        known = true;
+        std::string expected;
+        if (!parse_value(text, args.*field.member, expected))
+            unknown(fmt::format("{}.{}", kernel, name), text, expected, {});
+    });
+    if (!known) unknown(std::string(kernel), name, fmt::format("a field of {}", kernel), names);
+    for (std::string_view earlier : seen)
+        if (earlier == name) unknown(std::string(kernel), name, "each field once", {});
+    seen.push_back(name);
+}
+
+}  // namespace
+
+std::string to_text(const KernelArgs& args) {
+    std::string text(name_of(kind_of(args)));
+    std::visit(
+        [&](const auto& a) {
+            each_field(
+                a, [&](const auto& field) { text += fmt::format(" {}={}", field.name, value_text(a.*field.member)); });
+        },
+        args);
+    return text;
+}
+
+KernelArgs kernel_args_from_text(std::string_view text) {
+    const std::vector<std::string_view> words = words_of(text);
+    const std::string_view name = words.empty() ? std::string_view() : words.front();
+    const auto kind = kernel_kind_from_name(name);
+    if (!kind) unknown("kernel", name, "the name of a kernel", {kernel_kind_names.begin(), kernel_kind_names.end()});
+    KernelArgs args = defaults(*kind);
+    std::visit(
+        [&](auto& a) {
+            std::vector<std::string_view> seen;
+            for (std::size_t i = 1; i < words.size(); ++i) set_field(a, name, words[i], seen);
+        },
+        args);
+    return args;
+}
+
+}  // namespace foretrain
