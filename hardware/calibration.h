@@ -11,7 +11,8 @@
 //     Tc   = min over tiles and splits of waves * tile + [s>1] split_cost * 8 s m n / bw
 //     Tm   = (operand bytes) / (0.9 bw)
 //     T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch;  times (1 + sustained)
-//   With accumulation into fp32 another half of (read + write of the output) / (0.85 bw).
+//   An output that is added to counts above as one of the input's type, as the tables hold it, and pays
+//   half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,8 @@ struct GemmConstants {
 };
 
 // Flash attention: F = 4 b h s^2 d FLOPs forward, 2.5 F backward, half of it causal.
-//   work = F kv/s / (P e);  longest = 4 * 128 d s / (P/S e);  kv = (s + 128)/2 if causal
+//   work = F kv/s / (P e);  longest = F/(b h) * 128/s / (P/S e);  kv = (s + 128)/2 if causal
+//   (both at most s, for sequences shorter than a block of 128 queries)
 //   T = (work^p + longest^p)^(1/p) + tile_overhead max(tiles/S, 1) + launch
 struct AttentionPass {
     std::vector<std::pair<int, double>> efficiency;  // by head_dim; the nearest at least as large serves

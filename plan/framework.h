@@ -26,12 +26,14 @@ struct Framework {
     bool default_sequence_parallel = false;  // whenever tensor > 1 and it divides
     std::int64_t vocab_multiple = 1;         // vocabulary is padded to this times the tensor ranks
     bool loss_fp32_copy = false;             // logits are copied to fp32 and kept for the backward pass
+    bool recompute_stops_early = false;      // a recompute leaves out what the backward pass does not read
     Bytes reserved;                          // held outside its tensors, on top of the device's own
     std::vector<std::string> sources;        // one for each figure above
 };
 
 // UserError with the nearest name for an unknown one.
 const Framework& framework_named(std::string_view name);
+const Framework* find_framework(std::string_view name);  // nullptr for an unknown one
 std::vector<std::string> framework_names();
 
 // Element types that follow from the precision: gradients and optimizer state of 16-bit training

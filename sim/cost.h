@@ -3,16 +3,27 @@
 //
 //   CostModel cost(plan.cluster, plan.grid());
 //   Time t = cost.kernel(GemmArgs{...});
-//   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0].kernels, 0);
+//   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0]);
 //
-// Forms and constants: hardware/calibration.h. A group costs what its slowest instance costs.
+// Forms and constants: hardware/calibration.h. A group costs what its slowest instance costs. The
+// constructor works out everything that does not depend on sizes; callers remember repeated answers.
+//
+// Errors: UserError where the plan needs what the cluster's files do not describe (a kernel in a type
+// that was not measured, links between nodes of a machine that has none).
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "base/kernel_kind.h"
 #include "hardware/cluster_spec.h"
 #include "plan/program/program.h"
 #include "plan/rank_grid.h"
+#include "sim/kernel_cost.h"
+#include "sim/placement.h"
 
 namespace foretrain {
 
@@ -27,13 +38,53 @@ public:
     Time message(Bytes bytes, std::int64_t stage, std::int64_t peer) const;
     Time memory_traffic(KernelKind kind, Bytes bytes) const;
 
-    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch are traffic.
-    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels,
-                     std::int64_t stage) const;
+    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch are `traffic` at
+    // the speed of a cast. A message costs the same on both sides.
+    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels, std::int64_t stage,
+                     Bytes traffic = Bytes{}) const;
+    Time instruction(const Instruction& instruction, const StageProgram& stage) const;
 
 private:
-    ClusterSpec cluster_;
+    static constexpr std::size_t dtype_count = 6;
+    static constexpr std::size_t axis_count = 6;
+    struct MemoryBound {
+        double launch_us = 0;
+        double efficiency = 1;
+    };
+
+    void prepare_kernels(const DeviceSpec& device);
+    void place_groups(const ClusterSpec& cluster);
+    const Processor& processor(DType type) const;
+    double gemm(const GemmArgs& args) const;
+    double attention(const AttentionShape& shape, DType type) const;
+
+    std::string device_;
     RankGrid grid_;
+    std::int64_t devices_per_node_ = 1;
+    std::array<std::optional<Processor>, dtype_count> processors_;
+    std::array<std::optional<PreparedGemm>, dtype_count> gemms_;
+    AttentionPass attention_forward_, attention_backward_;
+    std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
+    Processor memory_;  // its bandwidth is all that memory-bound kernels need
+    DomainConstants domain_;
+    NetworkSpec network_;
+    std::array<std::vector<GroupPlacement>, axis_count> groups_;
 };
+
+// Bytes that a fill, copy or load_batch moves; none for other instructions. `buffers` are a stage's or
+// a body's.
+template <class Buffers>
+Bytes traffic_bytes(const Instruction& i, const Buffers& buffers) {
+    const auto operand = [&](std::size_t o) { return buffers.at(static_cast<std::size_t>(i.operand.at(o))).bytes(); };
+    Bytes written;
+    switch (i.kind) {
+        case InstructionKind::fill: return operand(0);
+        case InstructionKind::copy: return operand(0) + operand(1);
+        case InstructionKind::load_batch:
+            for (std::size_t o = 0; o < i.operands; ++o) written += operand(o);
+            return written;
+        default: return Bytes{};
+    }
+}
 
 }  // namespace foretrain

@@ -65,7 +65,11 @@ Operands operands(const NormForwardArgs& a) {
 Operands operands(const NormBackwardArgs& a) {
     const std::int64_t n = a.rows * a.width;
     const Operand weight_gradient{add_or_write(a.accumulate), a.width, a.gradient};
-    Operands o{{R, n, a.type}, {R, n, a.type}, {R, n, a.type}, {R, a.width, a.type}, {W, n, a.type}, weight_gradient};
+    Operands o{{R, n, a.type}, {R, n, a.type}};
+    if (a.residual) o.add({R, n, a.type});
+    o.add({R, a.width, a.type});
+    o.add({W, n, a.type});
+    o.add(weight_gradient);
     if (!a.rms) o.add(weight_gradient);
     return o;
 }
@@ -158,7 +162,7 @@ std::int64_t flops(const GemmArgs& a) { return 2 * a.m * a.n * a.k; }
 std::int64_t flops(const BiasGradientArgs& a) { return a.rows * a.width; }
 std::int64_t flops(const NormForwardArgs& a) { return a.rows * a.width * (a.rms ? 4 : 8); }
 std::int64_t flops(const NormBackwardArgs& a) { return a.rows * a.width * (a.rms ? 12 : 18); }
-std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 16 : 8); }
+std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 15 : 7); }
 std::int64_t flops(const SwigluArgs& a) { return a.rows * a.width * (a.backward ? 11 : 5); }
 std::int64_t flops(const RopeArgs& a) { return 3 * a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim; }
 

@@ -60,12 +60,13 @@ struct NormForwardArgs {
     bool operator==(const NormForwardArgs&) const = default;
 };
 
-// Statistics are recomputed from x. Operands: const dy, const x, const residual (all (rows, width)),
-// const weight (width), dx (rows, width) = gradient through the norm + residual,
+// Statistics are recomputed from x. Operands: const dy, const x, [const residual] (all (rows, width)),
+// const weight (width), dx (rows, width) = gradient through the norm [+ residual],
 // dweight (width), dbias (width) if !rms; weight gradients accumulate if `accumulate`.
 struct NormBackwardArgs {
     std::int64_t rows = 0, width = 0;
     bool rms = false;
+    bool residual = true;  // the operand of that name is there
     bool accumulate = true;
     double epsilon = 1e-5;
     DType type = DType::fp32, gradient = DType::fp32;

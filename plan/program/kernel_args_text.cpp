@@ -48,7 +48,7 @@ constexpr auto fields(const NormForwardArgs&) {
 }
 constexpr auto fields(const NormBackwardArgs&) {
     using A = NormBackwardArgs;
-    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms}, Field{"residual", &A::residual},
                       Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
                       Field{"gradient", &A::gradient});
 }

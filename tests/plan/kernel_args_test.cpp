@@ -19,7 +19,7 @@ std::vector<KernelArgs> every_kind() {
         GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64},
         BiasGradientArgs{3, 5, false, bf16, fp64},
         NormForwardArgs{3, 5, true, 1e-6, bf16},
-        NormBackwardArgs{3, 5, true, false, 0.1, bf16, fp64},
+        NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64},
         RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16},
         AttentionForwardArgs{2, 3, 4, 2, 8, bf16},
         AttentionBackwardArgs{2, 3, 4, 2, 8, bf16},
@@ -122,6 +122,7 @@ TEST(KernelArgs, OperandsAsTheHeaderSays) {
     EXPECT_EQ(accesses(NormForwardArgs{.rms = true}), "rwr");
     EXPECT_EQ(accesses(NormBackwardArgs{}), "rrrrwuu");
     EXPECT_EQ(accesses(NormBackwardArgs{.rms = true, .accumulate = false}), "rrrrww");
+    EXPECT_EQ(accesses(NormBackwardArgs{.rms = true, .residual = false}), "rrrwu");
     EXPECT_EQ(accesses(GeluArgs{}), "rw");
     EXPECT_EQ(accesses(GeluArgs{.backward = true}), "rrw");
     EXPECT_EQ(accesses(SwigluArgs{.backward = true}), "rrw");

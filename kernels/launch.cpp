@@ -1,0 +1,36 @@
+#include "kernels/kernel_table.h"
+
+namespace foretrain {
+
+namespace {
+
+// Picks the table's function by the type of the arguments.
+struct Launch {
+    const KernelTable& table;
+    const KernelContext& context;
+
+    void operator()(const GemmArgs& a) const { table.gemm(a, context); }
+    void operator()(const BiasGradientArgs& a) const { table.bias_gradient(a, context); }
+    void operator()(const NormForwardArgs& a) const { table.norm_forward(a, context); }
+    void operator()(const NormBackwardArgs& a) const { table.norm_backward(a, context); }
+    void operator()(const GeluArgs& a) const { table.gelu(a, context); }
+    void operator()(const SwigluArgs& a) const { table.swiglu(a, context); }
+    void operator()(const RopeArgs& a) const { table.rope(a, context); }
+    void operator()(const AttentionForwardArgs& a) const { table.attention_forward(a, context); }
+    void operator()(const AttentionBackwardArgs& a) const { table.attention_backward(a, context); }
+    void operator()(const EmbeddingArgs& a) const { table.embedding(a, context); }
+    void operator()(const PositionsArgs& a) const { table.positions(a, context); }
+    void operator()(const ResidualAddArgs& a) const { table.residual_add(a, context); }
+    void operator()(const AccumulateArgs& a) const { table.accumulate(a, context); }
+    void operator()(const CastArgs& a) const { table.cast(a, context); }
+    void operator()(const LossArgs& a) const { table.loss(a, context); }
+    void operator()(const AdamwArgs& a) const { table.adamw(a, context); }
+};
+
+}  // namespace
+
+void launch(const KernelTable& table, const KernelArgs& args, const KernelContext& context) {
+    std::visit(Launch{table, context}, args);
+}
+
+}  // namespace foretrain

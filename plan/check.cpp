@@ -1,0 +1,380 @@
+#include "plan/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/error.h"
+#include "plan/framework.h"
+
+namespace foretrain {
+
+namespace {
+
+using Rejections = std::vector<Rejection>;
+
+// No size of a plan is larger; two of them multiply without overflow only where that is shown.
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+
+bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
+
+// a b c, or nothing where that exceeds 64 bits. All are at least 1.
+std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    if (a > most / b || a * b > most / c) return std::nullopt;
+    return a * b * c;
+}
+
+std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
+
+// The divisors of n among 1, 2, 4, ... and those of its small factors: what a user would choose from.
+std::vector<std::int64_t> small_divisors(std::int64_t n) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)
+        if (n % d == 0) out.push_back(d);
+    return out;
+}
+
+std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candidates) {
+    std::int64_t best = candidates.front();
+    for (std::int64_t c : candidates)
+        if (std::abs(c - x) < std::abs(best - x)) best = c;
+    return best;
+}
+
+Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n) {
+    const std::vector<std::int64_t> allowed = small_divisors(n);
+    return {.reason = reason,
+            .field = field,
+            .found = std::to_string(found),
+            .rule = fmt::format("must divide {} = {}", of, n),
+            .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
+            .suggestion = std::to_string(nearest_of(found, allowed))};
+}
+
+// Sizes out of range; the other rules compute with them only if there are none.
+void check_sizes(const Plan& plan, Rejections& out) {
+    const auto need = [&](const char* field, std::int64_t x) {
+        if (in_range(x)) return;
+        out.push_back({.reason = "size_out_of_range",
+                       .field = field,
+                       .found = std::to_string(x),
+                       .rule = fmt::format("must be from 1 to {}", largest),
+                       .suggestion = x < 1 ? "1" : ""});
+    };
+    const Parallelism& p = plan.parallelism;
+    need("parallelism.tensor", p.tensor);
+    need("parallelism.pipeline", p.pipeline);
+    need("parallelism.data", p.data);
+    need("parallelism.micro_batch_size", p.micro_batch_size);
+    need("training.global_batch_size", plan.training.global_batch_size);
+    need("training.sequence_length", plan.training.sequence_length);
+    need("model.layers", plan.model.layers);
+    need("model.hidden_size", plan.model.hidden_size);
+    need("model.attention_heads", plan.model.attention_heads);
+    need("model.kv_heads", plan.model.kv_heads);
+    need("model.head_dim", plan.model.head_dim);
+    need("model.ffn_hidden_size", plan.model.ffn_hidden_size);
+    need("model.vocab_size", plan.model.vocab_size);
+    // Both bounded: their product fits.
+    if (plan.cluster.nodes < 1 || plan.cluster.devices_per_node < 1 ||
+        plan.cluster.nodes > largest / plan.cluster.devices_per_node)
+        need("cluster.nodes", plan.cluster.nodes < 1 || plan.cluster.devices_per_node < 1 ? 0 : largest + 1);
+}
+
+// What would overflow the 64-bit counts of bytes, operations and picoseconds further on. In floating
+// point, which only loses digits.
+void check_magnitude(const Plan& plan, Rejections& out) {
+    constexpr double most_values = 1e17;  // of one microbatch, at 8 bytes each
+    constexpr double most_seconds = 1e5;  // of a step at peak rate; clocks reach a hundred times as far
+    constexpr double most_microbatches = 1 << 20;
+    const auto d = [](std::int64_t x) { return static_cast<double>(x); };
+    const auto refuse = [&](const char* reason, const char* field, std::string found, std::string rule) {
+        out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
+    };
+    const ModelSpec& m = plan.model;
+    const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size);
+    const double parameters = d(m.hidden_size) * (d(m.layers) * widths + 2 * d(m.vocab_size));
+    const double tokens = d(plan.parallelism.micro_batch_size) * d(plan.training.sequence_length);
+    const double values = tokens * (d(m.layers) * widths + d(m.vocab_size)) + parameters;
+    if (values > most_values)
+        return refuse("microbatch_too_large", "parallelism.micro_batch_size", fmt::format("{:.1e} values", values),
+                      fmt::format("parameters and one microbatch must be below {:.0e} values", most_values));
+    const double samples = d(plan.training.global_batch_size);
+    const double microbatches = samples / (d(plan.parallelism.micro_batch_size) * d(plan.parallelism.data));
+    if (microbatches > most_microbatches)
+        refuse("too_many_microbatches", "training.global_batch_size", fmt::format("{:.0f} microbatches", microbatches),
+               fmt::format("must be at most {:.0f} on each data rank", most_microbatches));
+    const auto peak = plan.cluster.device.peak.find(plan.training.precision);
+    if (peak == plan.cluster.device.peak.end()) return;  // check_calibration says so
+    const double s = d(plan.training.sequence_length);
+    const double attention = 12 * d(m.layers) * d(m.attention_heads) * d(m.head_dim) * s;
+    const double work = samples * s * (6 * parameters + attention);
+    const double time = work / d(plan.cluster.devices()) / peak->second.per_second;
+    if (!(time <= most_seconds))
+        refuse("step_too_long", "training.global_batch_size", fmt::format("{:.1e} s a step at peak", time),
+               fmt::format("must be at most {:.0e} s", most_seconds));
+}
+
+void check_world(const Plan& plan, Rejections& out) {
+    const Parallelism& p = plan.parallelism;
+    const std::optional<std::int64_t> world = product(p.tensor, p.pipeline, p.data);
+    const std::int64_t devices = plan.cluster.devices();
+    if (world && *world == devices) return;
+    const std::optional<std::int64_t> model_ranks = product(p.tensor, p.pipeline);
+    const bool data_can_fit = model_ranks && devices % *model_ranks == 0;
+    out.push_back(
+        {.reason = "world_equals_devices",
+         .field = "parallelism.data",
+         .found = fmt::format("tensor {} x pipeline {} x data {} = {}", p.tensor, p.pipeline, p.data, text_of(world)),
+         .rule = fmt::format("must equal the cluster's {} devices", devices),
+         .suggestion = data_can_fit ? fmt::format("data {}", devices / *model_ranks) : ""});
+}
+
+void check_tensor(const Plan& plan, Rejections& out) {
+    const std::int64_t t = plan.parallelism.tensor;
+    const ModelSpec& m = plan.model;
+    constexpr const char* field = "parallelism.tensor";
+    if (m.attention_heads % t != 0)
+        out.push_back(must_divide("tensor_divides_heads", field, t, "attention_heads", m.attention_heads));
+    if (m.kv_heads % t != 0) out.push_back(must_divide("tensor_divides_kv_heads", field, t, "kv_heads", m.kv_heads));
+    if (m.ffn_hidden_size % t != 0)
+        out.push_back(must_divide("tensor_divides_ffn", field, t, "ffn_hidden_size", m.ffn_hidden_size));
+}
+
+void check_sequence(const Plan& plan, Rejections& out) {
+    const std::int64_t s = plan.training.sequence_length;
+    const Parallelism& p = plan.parallelism;
+    if (plan.model.positions == Positions::learned && s > plan.model.max_positions)
+        out.push_back({.reason = "sequence_exceeds_positions",
+                       .field = "training.sequence_length",
+                       .found = std::to_string(s),
+                       .rule = fmt::format("must be at most max_positions = {}", plan.model.max_positions),
+                       .suggestion = std::to_string(plan.model.max_positions)});
+    if (!p.sequence_parallel) return;
+    if (p.tensor == 1)
+        out.push_back({.reason = "sequence_parallel_needs_tensor",
+                       .field = "parallelism.sequence_parallel",
+                       .found = "true with tensor = 1",
+                       .rule = "needs tensor parallelism",
+                       .suggestion = "false"});
+    if (s % p.tensor != 0)
+        out.push_back(must_divide("tensor_divides_sequence", "parallelism.tensor", p.tensor,
+                                  "sequence_length (sequence_parallel)", s));
+}
+
+void check_even_stages(const Plan& plan, Rejections& out) {
+    if (plan.model.layers % plan.parallelism.pipeline == 0) return;
+    Rejection r = must_divide("pipeline_divides_layers", "parallelism.pipeline", plan.parallelism.pipeline, "layers",
+                              plan.model.layers);
+    r.rule += ", or stage_layers be given";
+    out.push_back(std::move(r));
+}
+
+void check_given_stages(const Plan& plan, Rejections& out) {
+    const std::vector<std::int64_t>& stages = plan.parallelism.stage_layers;
+    const auto refuse = [&](const char* reason, std::string found, std::string rule) {
+        out.push_back({.reason = reason,
+                       .field = "parallelism.stage_layers",
+                       .found = std::move(found),
+                       .rule = std::move(rule)});
+    };
+    if (static_cast<std::int64_t>(stages.size()) != plan.parallelism.pipeline)
+        refuse("stage_layers_per_stage", fmt::format("{} entries", stages.size()),
+               fmt::format("must have one for each of pipeline = {} stages", plan.parallelism.pipeline));
+    std::int64_t left = plan.model.layers;  // counted down, so that no sum overflows
+    for (std::int64_t n : stages) {
+        if (n < 1) return refuse("stage_layers_positive", std::to_string(n), "must be at least 1 each");
+        if (n > left) {
+            left = -1;
+            break;
+        }
+        left -= n;
+    }
+    if (left != 0)
+        refuse("stage_layers_sum", fmt::format("a sum {} layers", left > 0 ? "below" : "above"),
+               fmt::format("must sum to layers = {}", plan.model.layers));
+}
+
+void check_batch(const Plan& plan, Rejections& out) {
+    const std::int64_t batch = plan.training.global_batch_size;
+    const Parallelism& p = plan.parallelism;
+    const std::optional<std::int64_t> round = product(p.micro_batch_size, p.data);
+    if (round && batch % *round == 0) return;
+    out.push_back({.reason = "batch_divides",
+                   .field = "training.global_batch_size",
+                   .found = std::to_string(batch),
+                   .rule = fmt::format("must be a multiple of micro_batch_size {} x data {} = {}", p.micro_batch_size,
+                                       p.data, text_of(round)),
+                   .suggestion = round && *round <= largest
+                                     ? std::to_string(std::max<std::int64_t>(batch / *round, 1) * *round)
+                                     : ""});
+}
+
+void check_recompute(const Plan& plan, Rejections& out) {
+    const Recompute& r = plan.parallelism.recompute;
+    using Kind = Recompute::Kind;
+    if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every) return;
+    const Parallelism& p = plan.parallelism;
+    const std::int64_t most = p.stage_layers.empty() ? std::max<std::int64_t>(plan.model.layers / p.pipeline, 1)
+                                                     : *std::max_element(p.stage_layers.begin(), p.stage_layers.end());
+    if (r.layers >= 1 && r.layers <= most) return;
+    out.push_back({.reason = "recompute_layers",
+                   .field = "parallelism.recompute",
+                   .found = describe(r),
+                   .rule = fmt::format("must be from 1 to the {} layers of a stage", most),
+                   .suggestion = std::to_string(r.layers < 1 ? 1 : most)});
+}
+
+template <class T>
+bool contains(const std::vector<T>& values, const T& x) {
+    return std::find(values.begin(), values.end(), x) != values.end();
+}
+
+template <class T, class Name>
+std::string names_of(const std::vector<T>& values, Name name) {
+    std::string s;
+    for (const T& v : values) s += fmt::format("{}{}", s.empty() ? "" : ", ", name(v));
+    return s;
+}
+
+std::string_view kind_name(Recompute::Kind kind) {
+    switch (kind) {
+        case Recompute::Kind::none: return "none";
+        case Recompute::Kind::selective: return "selective";
+        case Recompute::Kind::full: return "full";
+        case Recompute::Kind::block: return "block_layers";
+        case Recompute::Kind::segment: return "segment_layers";
+        case Recompute::Kind::every: return "every";
+    }
+    return "?";
+}
+
+void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
+    const Parallelism& p = plan.parallelism;
+    const auto refuse = [&](const char* reason, const char* field, std::string found, std::string allowed) {
+        out.push_back({.reason = reason,
+                       .field = field,
+                       .found = std::move(found),
+                       .rule = fmt::format("must be something that {} does", f.name),
+                       .allowed = std::move(allowed)});
+    };
+    if (!contains(f.zero_stages, p.zero_stage))
+        refuse("framework_zero_stage", "parallelism.zero_stage", std::to_string(p.zero_stage),
+               names_of(f.zero_stages, [](int z) { return z; }));
+    if (!contains(f.schedules, p.schedule))
+        refuse("framework_schedule", "parallelism.schedule", std::string(name_of(p.schedule)),
+               names_of(f.schedules, [](Schedule s) { return name_of(s); }));
+    if (!contains(f.precisions, plan.training.precision))
+        refuse("framework_precision", "training.precision", std::string(name_of(plan.training.precision)),
+               names_of(f.precisions, [](DType t) { return name_of(t); }));
+    if (!contains(f.recompute, p.recompute.kind))
+        refuse("framework_recompute", "parallelism.recompute", describe(p.recompute), names_of(f.recompute, kind_name));
+}
+
+// The vocabulary is padded to the tensor ranks: that the padding itself stays a sane size.
+void check_vocabulary(const Plan& plan, const Framework& f, Rejections& out) {
+    const std::optional<std::int64_t> multiple = product(f.vocab_multiple, plan.parallelism.tensor);
+    if (multiple && *multiple <= largest) return;
+    out.push_back({.reason = "vocabulary_padding",
+                   .field = "parallelism.tensor",
+                   .found = std::to_string(plan.parallelism.tensor),
+                   .rule = fmt::format("must leave a vocabulary multiple ({} x tensor) of at most {}", f.vocab_multiple,
+                                       largest)});
+}
+
+void check_calibration(const Plan& plan, Rejections& out) {
+    const DeviceSpec& d = plan.cluster.device;
+    const DType t = plan.training.precision;
+    const auto peak = d.peak.find(t);
+    if (peak != d.peak.end() && peak->second.per_second > 0 && d.calibration.gemm_for(t) != nullptr &&
+        !d.calibration.attention.forward.efficiency.empty() && !d.calibration.attention.backward.efficiency.empty())
+        return;
+    std::string allowed;
+    for (const GemmConstants& g : d.calibration.gemm)
+        if (d.peak.count(g.dtype) != 0) allowed += (allowed.empty() ? "" : ", ") + std::string(name_of(g.dtype));
+    out.push_back({.reason = "precision_not_calibrated",
+                   .field = "training.precision",
+                   .found = std::string(name_of(t)),
+                   .rule = fmt::format("needs a peak, GEMM and attention constants of the device {}", d.name),
+                   .allowed = std::move(allowed)});
+}
+
+const Framework* known_framework(const Plan& plan, Rejections& out) {
+    if (const Framework* f = find_framework(plan.framework)) return f;
+    const std::vector<std::string> names = framework_names();
+    out.push_back({.reason = "framework_unknown",
+                   .field = "framework",
+                   .found = fmt::format("\"{}\"", plan.framework),
+                   .rule = "must be a profile's name",
+                   .allowed = fmt::format("{}", fmt::join(names, ", ")),
+                   .suggestion = nearest(plan.framework.substr(0, 80), names)});
+    return nullptr;
+}
+
+}  // namespace
+
+std::string text(const Rejection& r) {
+    std::string s = fmt::format("{} = {}: {}", r.field, r.found, r.rule);
+    std::vector<std::string> hints;
+    if (!r.allowed.empty()) hints.push_back("allowed: " + r.allowed);
+    if (!r.suggestion.empty()) hints.push_back("try " + r.suggestion);
+    if (!hints.empty()) s += fmt::format(" ({})", fmt::join(hints, "; "));
+    return s;
+}
+
+std::vector<Rejection> check(const Plan& plan) {
+    Rejections out;
+    check_sizes(plan, out);
+    if (!out.empty()) return out;
+    check_magnitude(plan, out);
+    check_world(plan, out);
+    check_tensor(plan, out);
+    check_sequence(plan, out);
+    if (plan.parallelism.stage_layers.empty())
+        check_even_stages(plan, out);
+    else
+        check_given_stages(plan, out);
+    check_batch(plan, out);
+    check_recompute(plan, out);
+    if (const Framework* f = known_framework(plan, out)) {
+        check_framework(plan, *f, out);
+        check_vocabulary(plan, *f, out);
+    }
+    check_calibration(plan, out);
+    return out;
+}
+
+std::vector<Rejection> check_runnable(const Plan& plan) {
+    constexpr std::int64_t most_ranks = 64;
+    Rejections out;
+    if (const Framework* f = known_framework(plan, out); f != nullptr && !f->runnable)
+        out.push_back({.reason = "framework_not_runnable",
+                       .field = "framework",
+                       .found = plan.framework,
+                       .rule = "is a profile for predictions; only foretrain's own engine executes plans",
+                       .allowed = "foretrain",
+                       .suggestion = "foretrain"});
+    const DType t = plan.training.precision;
+    if (t != DType::fp32 && t != DType::fp64)
+        out.push_back({.reason = "precision_not_runnable",
+                       .field = "training.precision",
+                       .found = std::string(name_of(t)),
+                       .rule = "is not executed on this machine",
+                       .allowed = "fp32, fp64",
+                       .suggestion = "fp32"});
+    const Parallelism& p = plan.parallelism;
+    const bool sound = in_range(p.tensor) && in_range(p.pipeline) && in_range(p.data);
+    const std::optional<std::int64_t> world = sound ? product(p.tensor, p.pipeline, p.data) : std::nullopt;
+    if (!world || *world > most_ranks)
+        out.push_back({.reason = "too_many_ranks",
+                       .field = "parallelism",
+                       .found = fmt::format("{} ranks", text_of(world)),
+                       .rule = fmt::format("must be at most {} on one machine", most_ranks)});
+    return out;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,279 @@
+#include "plan/plan_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+#include "plan/framework.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr const char* plan_format = "foretrain.plan/1";
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+
+using Kind = Recompute::Kind;
+
+const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
+const std::vector<std::string> recompute_words{"none", "selective", "full"};
+
+// The forms of recompute that carry a count: in a file {"block_layers": 2}, in a text "block 2".
+struct CountedRecompute {
+    const char* key;
+    const char* word;
+    Kind kind;
+};
+constexpr CountedRecompute counted_recompute[] = {{"block_layers", "block", Kind::block},
+                                                  {"segment_layers", "segment", Kind::segment},
+                                                  {"every", "every", Kind::every}};
+
+// Fields of the design that are not built yet: null and the neutral value are accepted.
+void refuse_unless_neutral(const Json& parent, const char* key, const Json& neutral) {
+    if (!parent.has(key)) return;
+    const Json value = parent.at(key);
+    if (value.dump(-1) == neutral.dump(-1)) return;
+    value.fail(fmt::format("{}, which is not supported yet", value.found()),
+               neutral.is_null() ? "null, or the key left out" : fmt::format("{} or null", neutral.dump(-1)));
+}
+
+DType precision_from(const Json& value) {
+    const std::vector<std::string> names{"fp64", "fp32", "bf16", "fp16"};
+    if (const std::string name = value.string(); name == "fp8" || name == "mxfp8" || name == "nvfp4")
+        value.fail(fmt::format("\"{}\", which is not supported yet", name), fmt::format("{}", fmt::join(names, ", ")));
+    return *dtype_from_name(names[value.one_of(names)]);
+}
+
+Training training_from(const Json& value) {
+    value.only_keys({"global_batch_size", "sequence_length", "precision", "optimizer", "flash_attention", "attention",
+                     "cross_entropy", "dropout", "gradient_dtype", "optimizer_dtype", "fused_gradient_accumulation",
+                     "compiled", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay"});
+    refuse_unless_neutral(value, "optimizer", Json("adamw"));
+    refuse_unless_neutral(value, "flash_attention", Json(true));
+    refuse_unless_neutral(value, "compiled", Json(false));
+    if (value.has("dropout") && value.at("dropout").is_number())
+        value.at("dropout").number(0, 0);
+    else
+        refuse_unless_neutral(value, "dropout", Json());
+    for (const char* key :
+         {"attention", "cross_entropy", "gradient_dtype", "optimizer_dtype", "fused_gradient_accumulation"})
+        refuse_unless_neutral(value, key, Json());
+    Training t;
+    t.global_batch_size = value.at("global_batch_size").integer(1, largest);
+    t.sequence_length = value.at("sequence_length").integer(1, largest);
+    if (value.has("precision")) t.precision = precision_from(value.at("precision"));
+    const auto number = [&](const char* key, double& x, double least, double most) {
+        if (value.has(key)) x = value.at(key).number(least, most);
+    };
+    number("learning_rate", t.learning_rate, 0, 1e6);
+    number("beta1", t.beta1, 0, 1 - 1e-12);
+    number("beta2", t.beta2, 0, 1 - 1e-12);
+    number("epsilon", t.epsilon, 0, 1e6);
+    number("weight_decay", t.weight_decay, 0, 1e6);
+    return t;
+}
+
+Recompute recompute_from(const Json& value) {
+    if (value.is_string()) return {static_cast<Kind>(value.one_of(recompute_words)), 0};
+    if (!value.is_object())
+        value.fail(value.found(), "none, selective, full, or an object such as {\"block_layers\": 2}");
+    value.only_keys({"block_layers", "segment_layers", "every", "modules"});
+    refuse_unless_neutral(value, "modules", Json());
+    Recompute r;
+    for (const CountedRecompute& c : counted_recompute) {
+        if (!value.has(c.key)) continue;
+        if (r.kind != Kind::none) value.fail("two kinds of recompute", "one of them");
+        r = {c.kind, value.at(c.key).integer(1, largest)};
+    }
+    if (r.kind == Kind::none)
+        value.fail("none of its keys", "block_layers, segment_layers or every, with a number of layers");
+    return r;
+}
+
+Json recompute_to_json(const Recompute& r) {
+    for (const CountedRecompute& c : counted_recompute)
+        if (c.kind == r.kind) return Json::object().set(c.key, r.layers);
+    return Json(describe(r));
+}
+
+Overlap overlap_from(const Json& value) {
+    value.only_keys({"gradient_reduce", "parameter_gather", "tensor", "pipeline"});
+    refuse_unless_neutral(value, "tensor", Json(false));
+    refuse_unless_neutral(value, "pipeline", Json(false));
+    Overlap o;
+    if (value.has("gradient_reduce")) o.gradient_reduce = value.at("gradient_reduce").boolean();
+    if (value.has("parameter_gather")) o.parameter_gather = value.at("parameter_gather").boolean();
+    return o;
+}
+
+// `data` is 0 where it is left out: complete() fills it in.
+Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
+    value.only_keys({"tensor", "pipeline", "virtual_pipeline", "context", "expert", "data", "sequence_parallel",
+                     "zero_stage", "zero_shard_size", "micro_batch_size", "schedule", "recompute", "stage_layers",
+                     "offload", "overlap"});
+    for (const char* key : {"virtual_pipeline", "context", "expert"}) refuse_unless_neutral(value, key, Json(1));
+    for (const char* key : {"zero_shard_size", "offload"}) refuse_unless_neutral(value, key, Json());
+    Parallelism p;
+    const auto size = [&](const char* key, std::int64_t& x) {
+        if (value.has(key)) x = value.at(key).integer(1, largest);
+    };
+    p.data = 0;
+    size("tensor", p.tensor);
+    size("pipeline", p.pipeline);
+    size("data", p.data);
+    size("micro_batch_size", p.micro_batch_size);
+    if (value.has("zero_stage")) p.zero_stage = static_cast<int>(value.at("zero_stage").integer(0, 3));
+    p.sequence_parallel =
+        framework.default_sequence_parallel && p.tensor > 1 && training.sequence_length % p.tensor == 0;
+    if (value.has("sequence_parallel")) p.sequence_parallel = value.at("sequence_parallel").boolean();
+    if (value.has("schedule")) {
+        const Json schedule = value.at("schedule");
+        if (const std::string name = schedule.string(); name == "interleaved-1f1b" || name == "zero-bubble")
+            schedule.fail(fmt::format("\"{}\", which is not supported yet", name), "gpipe or 1f1b");
+        p.schedule = static_cast<Schedule>(schedule.one_of(schedule_names));
+    }
+    if (value.has("recompute")) p.recompute = recompute_from(value.at("recompute"));
+    if (value.has("stage_layers"))
+        for (const Json& n : value.at("stage_layers").items()) p.stage_layers.push_back(n.integer(1, largest));
+    if (value.has("overlap")) p.overlap = overlap_from(value.at("overlap"));
+    return p;
+}
+
+// "name", or {"name", "version", "overrides"}
+std::string framework_from(const Json& value) {
+    Json name = value;
+    if (value.is_object()) {
+        value.only_keys({"name", "version", "overrides"});
+        refuse_unless_neutral(value, "overrides", Json());
+        name = value.at("name");
+    }
+    const std::string found = name.string();
+    const Framework* f = find_framework(found);
+    if (f == nullptr) {
+        const std::vector<std::string> names = framework_names();
+        name.fail(name.found(), fmt::format("one of {}", fmt::join(names, ", ")), nearest(found.substr(0, 80), names));
+    }
+    if (value.is_object() && value.has("version")) value.at("version").one_of({f->version});
+    return found;
+}
+
+// A run record keeps what it likes at its top level; a plan does not.
+void check_top_level(const Json& value) {
+    if (value.has("measured") || value.has("id")) return;
+    value.only_keys({"format", "model", "cluster", "framework", "training", "parallelism", "id", "source", "measured",
+                     "notes", "assumed", "framework_detail", "framework_release"});
+}
+
+std::int64_t whole_number(const std::string& text, const std::string& digits) {
+    std::int64_t n = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error != std::errc{} || end != digits.data() + digits.size() || n < 1 || n > largest)
+        throw UserError({.field = "recompute",
+                         .found = fmt::format("\"{}\"", text.substr(0, 80)),
+                         .expected = "a number of layers of at least 1, as in \"block 2\""});
+    return n;
+}
+
+}  // namespace
+
+Plan plan_from_json(const Json& value) {
+    if (!value.is_object()) value.fail(value.found(), "a plan: an object with model, cluster, training, parallelism");
+    check_top_level(value);
+    if (value.has("format")) value.at("format").one_of({plan_format});
+    Plan plan;
+    plan.model = model_from_json(value.at("model"));
+    plan.cluster = cluster_from_json(value.at("cluster"));
+    if (value.has("framework")) {
+        plan.framework = framework_from(value.at("framework"));
+    } else {
+        plan.framework = plan.cluster.default_framework;
+    }
+    const Framework& framework = framework_named(plan.framework);
+    plan.training = training_from(value.at("training"));
+    plan.parallelism =
+        parallelism_from(value.has("parallelism") ? value.at("parallelism") : Json::object(), framework, plan.training);
+    complete(plan);
+    return plan;
+}
+
+Json plan_to_json(const Plan& plan) {
+    const Training& t = plan.training;
+    Json training = Json::object();
+    training.set("global_batch_size", t.global_batch_size)
+        .set("sequence_length", t.sequence_length)
+        .set("precision", name_of(t.precision))
+        .set("optimizer", "adamw")
+        .set("learning_rate", t.learning_rate)
+        .set("beta1", t.beta1)
+        .set("beta2", t.beta2)
+        .set("epsilon", t.epsilon)
+        .set("weight_decay", t.weight_decay);
+    Json out = Json::object();
+    return out.set("format", plan_format)
+        .set("model", model_to_json(plan.model))
+        .set("cluster", cluster_to_json(plan.cluster))
+        .set("framework", plan.framework)
+        .set("training", std::move(training))
+        .set("parallelism", parallelism_to_json(plan.parallelism));
+}
+
+Json parallelism_to_json(const Parallelism& p) {
+    Json overlap = Json::object();
+    overlap.set("gradient_reduce", p.overlap.gradient_reduce).set("parameter_gather", p.overlap.parameter_gather);
+    Json out = Json::object();
+    out.set("tensor", p.tensor)
+        .set("pipeline", p.pipeline)
+        .set("data", p.data)
+        .set("sequence_parallel", p.sequence_parallel)
+        .set("zero_stage", p.zero_stage)
+        .set("micro_batch_size", p.micro_batch_size)
+        .set("schedule", name_of(p.schedule))
+        .set("recompute", recompute_to_json(p.recompute));
+    if (!p.stage_layers.empty()) {
+        Json layers = Json::array();
+        for (std::int64_t n : p.stage_layers) layers.push(Json(n));
+        out.set("stage_layers", std::move(layers));
+    }
+    return out.set("overlap", std::move(overlap));
+}
+
+Recompute recompute_from_text(const std::string& text) {
+    const auto word = std::find(recompute_words.begin(), recompute_words.end(), text);
+    if (word != recompute_words.end()) return {static_cast<Kind>(word - recompute_words.begin()), 0};
+    const std::size_t space = text.find_first_of(" :=");
+    const std::string first = text.substr(0, space);
+    for (const CountedRecompute& c : counted_recompute)
+        if (space != std::string::npos && (first == c.word || first == c.key))
+            return {c.kind, whole_number(text, text.substr(space + 1))};
+    throw UserError(
+        {.field = "recompute",
+         .found = fmt::format("\"{}\"", text.substr(0, 80)),
+         .expected = "none, selective, full, \"block N\", \"segment N\" or \"every N\"",
+         .suggestion = nearest(first.substr(0, 80), {"none", "selective", "full", "block 1", "segment 1", "every 1"})});
+}
+
+Schedule schedule_from_text(const std::string& text) {
+    const auto name = std::find(schedule_names.begin(), schedule_names.end(), text);
+    if (name != schedule_names.end()) return static_cast<Schedule>(name - schedule_names.begin());
+    throw UserError({.field = "schedule",
+                     .found = fmt::format("\"{}\"", text.substr(0, 80)),
+                     .expected = fmt::format("one of {}", fmt::join(schedule_names, ", ")),
+                     .suggestion = nearest(text.substr(0, 80), schedule_names)});
+}
+
+// Where tensor and pipeline do not divide the devices, data stays 1 and check() says why it cannot be.
+void complete(Plan& plan) {
+    Parallelism& p = plan.parallelism;
+    if (p.data != 0) return;
+    const std::int64_t devices = plan.cluster.devices();
+    p.data = 1;
+    if (p.tensor < 1 || p.pipeline < 1 || p.tensor > devices || p.pipeline > devices / p.tensor) return;
+    if (devices % (p.tensor * p.pipeline) == 0) p.data = devices / (p.tensor * p.pipeline);
+}
+
+}  // namespace foretrain

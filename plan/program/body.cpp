@@ -1,0 +1,160 @@
+#include "plan/program/body.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+std::string text(const Label& label, std::int64_t first_layer) {
+    if (label.layer < 0) return label.what;
+    return "layer" + std::to_string(first_layer + label.layer) + "." + label.what;
+}
+
+Rewriter::Rewriter(Body& body) : body_(body), renumbered_(body.code.size(), -1) {
+    code_.reserve(body.code.size() * 2);
+    recomputed_.reserve(body.code.size() * 2);
+}
+
+std::int32_t Rewriter::keep(std::int32_t old_index) {
+    const auto old = static_cast<std::size_t>(old_index);
+    Instruction copy = body_.code[old];
+    for (int i = 0; i < copy.waits; ++i) {
+        Wait& w = copy.wait[static_cast<std::size_t>(i)];
+        w.instruction = renumbered_[static_cast<std::size_t>(w.instruction)];
+    }
+    code_.push_back(copy);
+    recomputed_.push_back(body_.recomputed[old]);
+    return renumbered_[old] = size() - 1;
+}
+
+std::int32_t Rewriter::insert(Instruction instruction) {
+    code_.push_back(instruction);
+    recomputed_.push_back(0);
+    return size() - 1;
+}
+
+void Rewriter::finish() {
+    body_.code = std::move(code_);
+    body_.recomputed = std::move(recomputed_);
+}
+
+namespace {
+
+Instruction lifetime(InstructionKind kind, std::int32_t buffer, std::int32_t section) {
+    Instruction i;
+    i.kind = kind;
+    i.section = section;
+    i.add_operand(buffer);
+    return i;
+}
+
+// A region's free gaps while tensors come and go.
+class Gaps {
+public:
+    Bytes take(Bytes bytes) {
+        auto best = gaps_.end();
+        for (auto g = gaps_.begin(); g != gaps_.end(); ++g)
+            if (g->second >= bytes.value && (best == gaps_.end() || g->second < best->second)) best = g;
+        if (best == gaps_.end()) return extend(bytes);
+        const std::int64_t offset = best->first;
+        const std::int64_t left = best->second - bytes.value;
+        gaps_.erase(best);
+        if (left > 0) gaps_[offset + bytes.value] = left;
+        return Bytes{offset};
+    }
+
+    void give(Bytes offset, Bytes bytes) {
+        auto [gap, fresh] = gaps_.emplace(offset.value, bytes.value);
+        FORETRAIN_CHECK(fresh, "freed twice");
+        if (const auto next = std::next(gap); next != gaps_.end() && gap->first + gap->second == next->first) {
+            gap->second += next->second;
+            gaps_.erase(next);
+        }
+        if (gap != gaps_.begin()) {
+            const auto before = std::prev(gap);
+            if (before->first + before->second == gap->first) {
+                before->second += gap->second;
+                gaps_.erase(gap);
+            }
+        }
+    }
+
+    Bytes end() const { return end_; }
+
+private:
+    Bytes extend(Bytes bytes) {
+        std::int64_t offset = end_.value;
+        if (!gaps_.empty()) {  // a gap at the end is only too short: grow it
+            const auto last = std::prev(gaps_.end());
+            if (last->first + last->second == offset) {
+                offset = last->first;
+                gaps_.erase(last);
+            }
+        }
+        end_ = Bytes{offset} + bytes;
+        return Bytes{offset};
+    }
+
+    std::map<std::int64_t, std::int64_t> gaps_;  // offset -> bytes
+    Bytes end_;
+};
+
+Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
+
+}  // namespace
+
+void place_frees(Body& body, bool slots_begin, bool slots_end) {
+    const std::size_t n = body.buffers.size();
+    std::vector<std::int32_t> first(n, -1), last(n, -1);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
+        const Instruction& instruction = body.code[static_cast<std::size_t>(i)];
+        for (int o = 0; o < instruction.operands; ++o) {
+            const auto b = static_cast<std::size_t>(instruction.operand[static_cast<std::size_t>(o)]);
+            if (!body.buffers[b].owned) continue;
+            if (first[b] < 0) first[b] = i;
+            last[b] = i;
+        }
+    }
+    std::vector<std::vector<std::int32_t>> begins(body.code.size()), ends(body.code.size());
+    for (std::size_t b = 0; b < n; ++b) {
+        if (first[b] < 0) continue;
+        const bool slot = body.buffers[b].home == Home::slot;
+        if (!slot || slots_begin) begins[static_cast<std::size_t>(first[b])].push_back(static_cast<std::int32_t>(b));
+        if (!slot || slots_end) ends[static_cast<std::size_t>(last[b])].push_back(static_cast<std::int32_t>(b));
+    }
+    Rewriter rewriter(body);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
+        const std::int32_t section = body.code[static_cast<std::size_t>(i)].section;
+        for (std::int32_t b : begins[static_cast<std::size_t>(i)])
+            rewriter.insert(lifetime(InstructionKind::alloc, b, section));
+        rewriter.keep(i);
+        for (std::int32_t b : ends[static_cast<std::size_t>(i)])
+            rewriter.insert(lifetime(InstructionKind::free, b, section));
+    }
+    rewriter.finish();
+}
+
+void place_transients(Body& body) {
+    Gaps gaps;
+    Bytes live;
+    for (const Instruction& instruction : body.code) {
+        const bool begins = instruction.kind == InstructionKind::alloc;
+        if (!begins && instruction.kind != InstructionKind::free) continue;
+        BodyBuffer& buffer = body.buffers[static_cast<std::size_t>(instruction.operand[0])];
+        const bool transient = buffer.home == Home::fixed && buffer.region == Region::transients;
+        if (begins) {
+            live += buffer.bytes();
+            if (transient) buffer.offset = gaps.take(aligned(buffer.bytes()));
+        } else {
+            live -= buffer.bytes();
+            if (transient) gaps.give(buffer.offset, aligned(buffer.bytes()));
+        }
+        body.live_peak = std::max(body.live_peak, live);
+    }
+    body.live_net = live;
+    body.transient_bytes = gaps.end();
+}
+
+}  // namespace foretrain

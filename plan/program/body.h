@@ -1,0 +1,96 @@
+// A body: the instructions of one pass over a stage's layers (forward, backward with its
+// recompute, or the optimizer step), written once and used for every microbatch.
+//
+// It is built as plain arithmetic on the compute stream and completed by small passes: gathers of
+// sharded parameters, reductions of gradients, alloc and free around each tensor's life, and a place
+// for each tensor. Operands index the body's own buffers, waits its own instructions; `lower`
+// (plan/program/lower.h) turns both into the stage's.
+//
+// On entry a body takes over the clocks of its streams. Its first instruction, a `wait`, is where
+// what the pass depends on (a message, a free ring entry) is awaited; a `record` before it marks
+// the entry for the other streams.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/program/program.h"
+
+namespace foretrain {
+
+// Where a body's buffer stands once the pass is bound to a microbatch.
+enum class Home : std::uint8_t {
+    fixed,      // the same address in every pass
+    slot,       // in the microbatch's activation slot
+    input,      // entry of a message ring: activations from the previous stage,
+    output,     //   to the next,
+    input_gradient,   //   gradients to the previous stage (of the chunk's input),
+    output_gradient,  //   from the next
+    unit_weight,    // in the weights of a unit, wherever they are gathered (resolved by a pass)
+    unit_gradient,  // in the gradients of a unit, wherever they are collected (resolved by a pass)
+};
+
+// What to call a tensor or place in a stage: a word and the layer, named only when printed.
+struct Label {
+    const char* what = "";
+    std::int32_t layer = -1;  // within the stage
+    bool operator==(const Label&) const = default;
+};
+std::string text(const Label& label, std::int64_t first_layer);
+
+struct BodyBuffer {
+    Label label;
+    Home home = Home::fixed;
+    Region region = Region::transients;
+    DType type = DType::fp32;
+    Axis axis = Axis::none;
+    bool owned = false;       // begins and ends inside bodies: alloc and free are placed for it
+    std::int32_t unit = -1;   // of a weight or gradient: which unit and which of its tensors
+    std::int32_t tensor = -1;
+    std::int32_t saved = -1;  // of Home::slot: index in Stage::saved
+    std::int64_t elements = 0;
+    Bytes offset;             // from the region's base; from the slot's base for Home::slot
+    Bytes stride;
+    Bytes bytes() const { return Bytes{elements * size_of(type)}; }
+};
+
+struct Body {
+    const char* name = "";
+    InstructionKind kind = InstructionKind::forward_chunk;
+    std::vector<Instruction> code;
+    std::vector<BodyBuffer> buffers;
+    std::vector<std::uint8_t> recomputed;  // by instruction: runs again what the forward pass ran
+    Bytes transient_bytes;                 // the working set's region
+    Bytes live_peak;                       // most owned bytes above those at entry
+    Bytes live_net;                        // owned bytes at exit above those at entry
+};
+
+constexpr std::int64_t buffer_alignment = 256;
+
+// Copies code while inserting, and keeps waits right: kept instructions' waits are renumbered.
+class Rewriter {
+public:
+    explicit Rewriter(Body& body);
+    std::int32_t keep(std::int32_t old_index);              // returns the new index
+    std::int32_t insert(Instruction instruction);           // waits already in new numbering
+    Instruction& at(std::int32_t new_index) { return code_[static_cast<std::size_t>(new_index)]; }
+    std::int32_t size() const { return static_cast<std::int32_t>(code_.size()); }
+    void finish();  // writes the result back
+
+private:
+    Body& body_;
+    std::vector<Instruction> code_;
+    std::vector<std::uint8_t> recomputed_;
+    std::vector<std::int32_t> renumbered_;
+};
+
+// Puts `alloc` before the first and `free` after the last use of every owned buffer. `begins` and
+// `ends` say whether slot buffers begin (forward) or end (backward) in this body.
+void place_frees(Body& body, bool slots_begin, bool slots_end);
+
+// Gives every owned transient an offset in the transient region such that no two live ones share an
+// address (best fit, in host order), and sums up what lives.
+void place_transients(Body& body);
+
+}  // namespace foretrain

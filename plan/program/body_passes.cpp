@@ -1,0 +1,328 @@
+#include "plan/program/body_passes.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/program/stage_state.h"
+
+namespace foretrain {
+
+namespace {
+
+Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
+                       std::initializer_list<std::int32_t> operands, std::int32_t section) {
+    Instruction i;
+    i.kind = kind;
+    i.stream = stream;
+    i.axis = axis;
+    i.type = type;
+    i.count = count;
+    i.section = section;
+    for (std::int32_t o : operands) i.add_operand(o);
+    return i;
+}
+
+Instruction marker(Stream stream) {
+    Instruction i;
+    i.kind = InstructionKind::record;
+    i.stream = stream;
+    return i;
+}
+
+std::int32_t add_buffer(Body& body, BodyBuffer buffer) {
+    body.buffers.push_back(buffer);
+    return static_cast<std::int32_t>(body.buffers.size()) - 1;
+}
+
+const StageUnit& unit_at(const Stage& stage, std::int32_t unit) { return stage.units[static_cast<std::size_t>(unit)]; }
+
+const UnitShape& shape_of(const Stage& stage, std::int32_t unit) {
+    return stage.unit_shapes[static_cast<std::size_t>(unit_at(stage, unit).shape)];
+}
+
+const BodyBuffer& fixed_at(const Stage& stage, std::int32_t index) {
+    return stage.fixed[static_cast<std::size_t>(index)];
+}
+
+// The unit that holds the weight: itself, or the one it is tied to.
+std::int32_t weight_owner(const Stage& stage, std::int32_t unit) {
+    const std::int32_t tied = unit_at(stage, unit).unit.tied_to;
+    return tied < 0 ? unit : tied;
+}
+
+template <class F>
+void for_operands(const Body& body, const Instruction& i, Home home, F&& f) {
+    for (int o = 0; o < i.operands; ++o) {
+        const std::int32_t b = i.operand[static_cast<std::size_t>(o)];
+        if (body.buffers[static_cast<std::size_t>(b)].home == home) f(b);
+    }
+}
+
+// A stretch of code between uses of other units' weights.
+struct Run {
+    std::int32_t unit = -1;
+    std::int32_t first = -1;
+    std::int32_t last = -1;  // of the instructions that use it
+};
+
+std::vector<Run> weight_runs(const Stage& stage, const Body& body) {
+    std::vector<Run> runs;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i)
+        for_operands(body, body.code[static_cast<std::size_t>(i)], Home::unit_weight, [&](std::int32_t b) {
+            const std::int32_t unit = weight_owner(stage, body.buffers[static_cast<std::size_t>(b)].unit);
+            if (runs.empty() || runs.back().unit != unit) runs.push_back({unit, i, i});
+            runs.back().last = i;
+        });
+    return runs;
+}
+
+void resolve_weights_in_place(const Stage& stage, Body& body) {
+    for (BodyBuffer& b : body.buffers) {
+        if (b.home != Home::unit_weight) continue;
+        b.home = Home::fixed;
+        b.offset += fixed_at(stage, unit_at(stage, weight_owner(stage, b.unit)).unit.weight).offset;
+    }
+}
+
+class GatherPass {
+public:
+    GatherPass(const StageContext& c, const Stage& stage, Body& body)
+        : c_(c), stage_(stage), body_(body), runs_(weight_runs(stage, body)), rewriter_(body),
+          entry_(gathered_entry_bytes(c, stage)), gathers_(runs_.size(), -1), last_used_(runs_.size(), -1) {}
+
+    void run() {
+        start_ = rewriter_.insert(marker(Stream::compute));
+        if (prefetch()) gather(0), gather(1);
+        std::size_t now = 0;  // the run that instruction i belongs to or comes before
+        const auto n = static_cast<std::int32_t>(body_.code.size());
+        for (std::int32_t i = 0; i < n; ++i) {
+            while (now < runs_.size() && i > runs_[now].last) ++now;
+            const bool begins = now < runs_.size() && i == runs_[now].first;
+            if (begins && prefetch() && now >= 1) gather(now + 1);
+            if (begins && !prefetch()) gather(now);
+            const std::int32_t kept = rewriter_.keep(i);
+            latest_ = kept;
+            if (begins) rewriter_.at(kept).add_wait({gathers_[now], Stream::gather});
+            if (now < runs_.size() && i == runs_[now].last) last_used_[now] = kept;
+            bind(i, now);
+        }
+        rewriter_.finish();
+    }
+
+private:
+    bool prefetch() const { return c_.parallelism.overlap.parameter_gather; }
+    static constexpr std::size_t entries = static_cast<std::size_t>(ring_entries);
+
+    Bytes ring_offset(std::size_t run) const { return entry_ * static_cast<std::int64_t>(run % entries); }
+
+    void gather(std::size_t run) {
+        if (run >= runs_.size()) return;
+        const Unit& unit = unit_at(stage_, runs_[run].unit).unit;
+        const BodyBuffer shard = fixed_at(stage_, unit.weight_shard);
+        const std::int32_t part = add_buffer(body_, shard);
+        const std::int32_t whole = add_buffer(
+            body_, {.label = {"gathered", shard.label.layer}, .region = Region::gathered, .type = shard.type,
+                    .elements = unit.elements, .offset = ring_offset(run)});
+        const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
+        Instruction i = collective(InstructionKind::all_gather, Stream::gather, Axis::data, shard.type,
+                                   unit.elements / c_.parallelism.data, {part, whole}, section);
+        const bool ring_is_free = run < entries;
+        i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
+        if (!prefetch() && latest_ >= 0) i.add_wait({latest_, rewriter_.at(latest_).stream});
+        gathers_[run] = rewriter_.insert(i);
+    }
+
+    void bind(std::int32_t i, std::size_t run) {
+        for_operands(body_, body_.code[static_cast<std::size_t>(i)], Home::unit_weight, [&](std::int32_t b) {
+            BodyBuffer& buffer = body_.buffers[static_cast<std::size_t>(b)];
+            buffer.home = Home::fixed;
+            buffer.region = Region::gathered;
+            buffer.offset += ring_offset(run);
+        });
+    }
+
+    const StageContext& c_;
+    const Stage& stage_;
+    Body& body_;
+    std::vector<Run> runs_;
+    Rewriter rewriter_;
+    Bytes entry_;
+    std::vector<std::int32_t> gathers_, last_used_;
+    std::int32_t start_ = -1;
+    std::int32_t latest_ = -1;
+};
+
+class ReducePass {
+public:
+    ReducePass(const StageContext& c, Stage& stage, Body& body, bool last_microbatch)
+        : c_(c), stage_(stage), body_(body), rewriter_(body), staged_(c.zero >= 2),
+          reduces_(staged_ || last_microbatch) {}
+
+    void run() {
+        find_contributions();
+        bind_gradients();
+        if (staged_) entry_ = rewriter_.insert(marker(Stream::reduce));
+        const auto n = static_cast<std::int32_t>(body_.code.size());
+        for (std::int32_t i = 0; i < n; ++i) {
+            const std::int32_t kept = rewriter_.keep(i);
+            if (!reduces_) continue;
+            for (Contribution& u : contributions_) {
+                if (staged_ && u.first == i) wait_for_ring(kept, u);
+                if (u.last != i) continue;
+                u.written = kept;
+                if (overlaps()) reduce(u);
+            }
+        }
+        if (reduces_ && !overlaps())
+            for (Contribution& u : contributions_) {
+                u.written = rewriter_.size() - 1 - behind_;
+                reduce(u);
+            }
+        rewriter_.finish();
+    }
+
+private:
+    struct Contribution {
+        std::int32_t unit = -1;
+        std::int32_t first = -1, last = -1;  // writers, old numbering
+        std::int32_t written = -1;           // last writer, new numbering
+        std::int32_t done = -1;              // end of the chain that reduces it
+        std::size_t order = 0;
+    };
+
+    bool overlaps() const { return staged_ || c_.parallelism.overlap.gradient_reduce; }
+
+    void find_contributions() {
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(body_.code.size()); ++i)
+            for_operands(body_, body_.code[static_cast<std::size_t>(i)], Home::unit_gradient, [&](std::int32_t b) {
+                const std::int32_t unit = body_.buffers[static_cast<std::size_t>(b)].unit;
+                auto u = std::find_if(contributions_.begin(), contributions_.end(),
+                                      [&](const Contribution& x) { return x.unit == unit; });
+                if (u == contributions_.end())
+                    u = contributions_.insert(u, {.unit = unit, .first = i, .order = contributions_.size()});
+                u->last = i;
+            });
+    }
+
+    Bytes ring_offset(const Contribution& u) const {
+        return staging_entry_bytes(c_, stage_) * static_cast<std::int64_t>(u.order % ring_entries);
+    }
+
+    void bind_gradients() {
+        for (BodyBuffer& b : body_.buffers) {
+            if (b.home != Home::unit_gradient) continue;
+            b.home = Home::fixed;
+            if (staged_) {
+                const auto u = std::find_if(contributions_.begin(), contributions_.end(),
+                                            [&](const Contribution& x) { return x.unit == b.unit; });
+                b.region = Region::staging;
+                b.offset += ring_offset(*u);
+            } else {
+                b.offset += fixed_at(stage_, unit_at(stage_, b.unit).unit.gradient).offset;
+            }
+        }
+    }
+
+    void wait_for_ring(std::int32_t writer, const Contribution& u) {
+        const bool fresh = u.order < ring_entries;
+        const std::int32_t before = fresh ? entry_ : contributions_[u.order - ring_entries].done;
+        rewriter_.at(writer).add_wait({before, Stream::reduce});
+    }
+
+    // The unit's gradients as one buffer: in its main gradients or in the ring.
+    BodyBuffer whole(const Contribution& u) const {
+        const Unit& unit = unit_at(stage_, u.unit).unit;
+        if (!staged_) return fixed_at(stage_, unit.gradient);
+        return {.label = {"staged_gradient", unit_at(stage_, u.unit).layer}, .region = Region::staging,
+                .type = c_.types.gradient, .elements = unit.elements, .offset = ring_offset(u)};
+    }
+
+    void reduce(Contribution& u) {
+        const std::int32_t before = rewriter_.size();
+        const Wait written{u.written, Stream::compute};
+        sum_replicated(u, written);
+        sum_over_data(u, written);
+        u.done = rewriter_.size() - 1;
+        behind_ += rewriter_.size() - before;
+    }
+
+    void sum_replicated(Contribution& u, Wait written) {
+        const UnitShape& shape = shape_of(stage_, u.unit);
+        const std::int64_t count = shape.offsets.back() - shape.replicated_from;
+        if (!c_.parallelism.sequence_parallel || count == 0) return;
+        BodyBuffer part = whole(u);
+        part.elements = count;
+        part.offset += Bytes{shape.replicated_from * size_of(part.type)};
+        part.label.what = "replicated_gradient";
+        Instruction i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::tensor, part.type, count,
+                                   {add_buffer(body_, part)}, section_of(u));
+        i.add_wait(written);
+        rewriter_.insert(i);
+    }
+
+    void sum_over_data(Contribution& u, Wait written) {
+        if (c_.parallelism.data == 1) return;
+        const Unit& unit = unit_at(stage_, u.unit).unit;
+        const std::int64_t part_count = unit.elements / c_.parallelism.data;
+        const BodyBuffer all = whole(u);
+        const std::int32_t from = add_buffer(body_, all);
+        Instruction i;
+        if (c_.zero == 0) {
+            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::data, all.type, unit.elements, {from},
+                           section_of(u));
+        } else {
+            const std::int32_t to = add_buffer(body_, staged_ ? staged_shard(u, part_count)
+                                                              : fixed_at(stage_, unit.gradient_shard));
+            i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::data, all.type, part_count,
+                           {from, to}, section_of(u));
+        }
+        i.add_wait(written);
+        rewriter_.insert(i);
+        if (staged_) accumulate(u, part_count, i.operand[1]);
+    }
+
+    BodyBuffer staged_shard(const Contribution& u, std::int64_t count) const {
+        return {.label = {"staged_shard", unit_at(stage_, u.unit).layer}, .region = Region::staging,
+                .type = c_.types.gradient, .elements = count,
+                .offset = ring_offset(u) + staging_shard_offset(c_, stage_)};
+    }
+
+    void accumulate(const Contribution& u, std::int64_t count, std::int32_t from) {
+        const KernelArgs args = AccumulateArgs{count, c_.types.gradient, c_.types.gradient};
+        const auto found = std::find(stage_.kernels.begin(), stage_.kernels.end(), args);
+        Instruction i;
+        i.stream = Stream::reduce;
+        i.kernel = static_cast<std::int32_t>(found - stage_.kernels.begin());
+        if (found == stage_.kernels.end()) stage_.kernels.push_back(args);
+        i.section = section_of(u);
+        i.add_operand(from);
+        i.add_operand(add_buffer(body_, fixed_at(stage_, unit_at(stage_, u.unit).unit.gradient_shard)));
+        rewriter_.insert(i);
+    }
+
+    std::int32_t section_of(const Contribution& u) const { return body_.code[static_cast<std::size_t>(u.last)].section; }
+
+    const StageContext& c_;
+    Stage& stage_;
+    Body& body_;
+    Rewriter rewriter_;
+    bool staged_, reduces_;
+    std::vector<Contribution> contributions_;  // in the order of their first write
+    std::int32_t entry_ = -1;
+    std::int32_t behind_ = 0;  // instructions inserted after the last compute instruction
+};
+
+}  // namespace
+
+void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body) {
+    if (context.zero < 3)
+        resolve_weights_in_place(stage, body);
+    else
+        GatherPass(context, stage, body).run();
+}
+
+void add_gradient_reduce(const StageContext& context, Stage& stage, Body& body, bool last_microbatch) {
+    ReducePass(context, stage, body, last_microbatch).run();
+}
+
+}  // namespace foretrain

@@ -1,0 +1,20 @@
+// The passes that turn a body's plain arithmetic into what really happens under ZeRO: they decide
+// where weights and gradients stand, and insert the collectives over the data ranks.
+#pragma once
+
+#include "plan/program/stage.h"
+
+namespace foretrain {
+
+// ZeRO-3: gathers each unit's weights before their use into a ring of two, one unit ahead if
+// overlap.parameter_gather. Below ZeRO-3 weights are where they are.
+void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body);
+
+// Reduces each unit's gradients over the data ranks once their last contribution is written: every
+// microbatch into the rank's shard under ZeRO-2 and 3, else only where `last_microbatch`. With
+// overlap.gradient_reduce while earlier layers run backward, else (ZeRO-0, 1) after all of them.
+// Under sequence parallelism the gradients of tensors that every tensor rank holds are partial
+// sums over tokens: they are summed over the tensor ranks first.
+void add_gradient_reduce(const StageContext& context, Stage& stage, Body& body, bool last_microbatch);
+
+}  // namespace foretrain

@@ -1,0 +1,146 @@
+#include "plan/program/pass_builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+PassBuilder::PassBuilder(const StageContext& context, Stage& stage, const char* name, InstructionKind kind)
+    : context_(context), stage_(stage) {
+    body_.name = name;
+    body_.kind = kind;
+    Instruction entry;
+    entry.kind = InstructionKind::wait;
+    emit(entry);
+}
+
+void PassBuilder::section(const char* what, std::int32_t layer) {
+    const Label label{what, layer};
+    const auto found = std::find(stage_.sections.begin(), stage_.sections.end(), label);
+    section_ = static_cast<std::int32_t>(found - stage_.sections.begin());
+    if (found == stage_.sections.end()) stage_.sections.push_back(label);
+}
+
+PassBuilder::Tensor PassBuilder::add(BodyBuffer buffer) {
+    body_.buffers.push_back(buffer);
+    return static_cast<Tensor>(body_.buffers.size()) - 1;
+}
+
+PassBuilder::Tensor PassBuilder::transient(const char* what, std::int64_t elements, DType type) {
+    const std::int32_t layer = section_ < 0 ? -1 : stage_.sections[static_cast<std::size_t>(section_)].layer;
+    return add({.label = {what, layer}, .type = type, .owned = true, .elements = elements});
+}
+
+std::int32_t PassBuilder::save(const char* what, std::int32_t layer, std::int64_t elements, DType type) {
+    BodyBuffer b{.label = {what, layer}, .home = Home::slot, .region = Region::activations, .type = type,
+                 .owned = true, .elements = elements, .offset = stage_.slot_bytes};
+    stage_.slot_bytes += Bytes{round_up(b.bytes().value, buffer_alignment)};
+    stage_.saved.push_back(b);
+    return static_cast<std::int32_t>(stage_.saved.size()) - 1;
+}
+
+PassBuilder::Tensor PassBuilder::saved(std::int32_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    if (saved_.size() <= i) saved_.resize(stage_.saved.size(), -1);
+    if (saved_[i] < 0) {
+        BodyBuffer b = stage_.saved[i];
+        b.saved = index;
+        saved_[i] = add(b);
+    }
+    return saved_[i];
+}
+
+PassBuilder::Tensor PassBuilder::ring(Home home, const char* what) {
+    return add({.label = {what, -1}, .home = home, .region = Region::communication, .type = context_.types.weight,
+                .elements = stage_.boundary_elements});
+}
+
+PassBuilder::Tensor PassBuilder::fixed(std::int32_t index) { return add(stage_.fixed[static_cast<std::size_t>(index)]); }
+
+PassBuilder::Tensor PassBuilder::weight(std::int32_t unit, std::int32_t tensor) {
+    const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
+    const auto t = static_cast<std::size_t>(tensor);
+    const DType type = context_.types.weight;
+    return add({.label = {"w", u.layer}, .home = Home::unit_weight, .region = Region::weights, .type = type,
+                .unit = unit, .tensor = tensor, .elements = shape.offsets[t + 1] - shape.offsets[t],
+                .offset = Bytes{shape.offsets[t] * size_of(type)}});
+}
+
+PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor) {
+    const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
+    const auto t = static_cast<std::size_t>(tensor);
+    const DType type = context_.types.gradient;
+    return add({.label = {"dw", u.layer}, .home = Home::unit_gradient, .region = Region::gradients, .type = type,
+                .unit = unit, .tensor = tensor, .elements = shape.offsets[t + 1] - shape.offsets[t],
+                .offset = Bytes{shape.offsets[t] * size_of(type)}});
+}
+
+std::int32_t PassBuilder::intern(const KernelArgs& args) {
+    const auto found = std::find(stage_.kernels.begin(), stage_.kernels.end(), args);
+    const auto index = found - stage_.kernels.begin();
+    if (found == stage_.kernels.end()) stage_.kernels.push_back(args);
+    return static_cast<std::int32_t>(index);
+}
+
+std::int32_t PassBuilder::emit(Instruction instruction) {
+    instruction.section = section_;
+    body_.code.push_back(instruction);
+    body_.recomputed.push_back(recomputing_ ? 1 : 0);
+    return static_cast<std::int32_t>(body_.code.size()) - 1;
+}
+
+std::int32_t PassBuilder::kernel(const KernelArgs& args, std::initializer_list<Tensor> operands) {
+    Instruction i;
+    i.kind = InstructionKind::kernel;
+    i.kernel = intern(args);
+    for (Tensor t : operands) i.add_operand(t);
+    return emit(i);
+}
+
+std::int32_t PassBuilder::kernel(const KernelArgs& args, const std::vector<Tensor>& operands) {
+    Instruction i;
+    i.kind = InstructionKind::kernel;
+    i.kernel = intern(args);
+    for (Tensor t : operands) i.add_operand(t);
+    return emit(i);
+}
+
+void PassBuilder::all_reduce(Tensor x, std::int64_t count, Reduction reduction) {
+    Instruction i;
+    i.kind = InstructionKind::all_reduce;
+    i.axis = Axis::tensor;
+    i.reduction = reduction;
+    i.type = type_of(x);
+    i.count = count;
+    i.add_operand(x);
+    emit(i);
+}
+
+void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count) {
+    Instruction i;
+    i.kind = InstructionKind::reduce_scatter;
+    i.axis = Axis::tensor;
+    i.type = type_of(whole);
+    i.count = part_count;
+    i.add_operand(whole);
+    i.add_operand(part);
+    emit(i);
+}
+
+void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
+    Instruction i;
+    i.kind = InstructionKind::all_gather;
+    i.axis = Axis::tensor;
+    i.type = type_of(part);
+    i.count = part_count;
+    i.add_operand(part);
+    i.add_operand(whole);
+    emit(i);
+}
+
+Body PassBuilder::take() { return std::move(body_); }
+
+}  // namespace foretrain

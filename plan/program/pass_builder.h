@@ -1,0 +1,60 @@
+// Writes a body as plain arithmetic: kernels and tensor collectives on the compute stream, in
+// order, with named tensors. Weights and gradients are named by unit and tensor; where they stand is
+// decided by the passes of body_passes.h.
+//
+//   PassBuilder b(context, stage, "forward", InstructionKind::forward_chunk);
+//   auto y = b.transient("y", rows * width, type);
+//   b.kernel(NormForwardArgs{...}, {x, y, b.weight(unit, 0), b.weight(unit, 1)});
+//   stage.bodies.push_back(b.take());
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "plan/program/stage.h"
+
+namespace foretrain {
+
+class PassBuilder {
+public:
+    using Tensor = std::int32_t;  // index in the body's buffers
+
+    PassBuilder(const StageContext& context, Stage& stage, const char* name, InstructionKind kind);
+
+    void section(const char* what, std::int32_t layer = -1);
+    void recomputing(bool on) { recomputing_ = on; }
+
+    Tensor transient(const char* what, std::int64_t elements, DType type);
+    // A tensor that lives from the forward to the backward pass: `save` makes one in the stage's
+    // slot, `saved` refers to it again.
+    std::int32_t save(const char* what, std::int32_t layer, std::int64_t elements, DType type);
+    Tensor saved(std::int32_t index);
+    Tensor ring(Home home, const char* what);
+    Tensor fixed(std::int32_t index);
+    Tensor weight(std::int32_t unit, std::int32_t tensor);
+    Tensor gradient(std::int32_t unit, std::int32_t tensor);
+
+    std::int32_t kernel(const KernelArgs& args, std::initializer_list<Tensor> operands);
+    std::int32_t kernel(const KernelArgs& args, const std::vector<Tensor>& operands);
+    // Over the tensor group, on the compute stream.
+    void all_reduce(Tensor x, std::int64_t count, Reduction reduction = Reduction::sum);
+    void reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count);
+    void all_gather(Tensor part, Tensor whole, std::int64_t part_count);
+    std::int32_t emit(Instruction instruction);
+
+    Body take();
+
+private:
+    std::int32_t intern(const KernelArgs& args);
+    Tensor add(BodyBuffer buffer);
+    DType type_of(Tensor t) const { return body_.buffers[static_cast<std::size_t>(t)].type; }
+
+    const StageContext& context_;
+    Stage& stage_;
+    Body body_;
+    std::int32_t section_ = -1;
+    bool recomputing_ = false;
+    std::vector<Tensor> saved_;  // by index in Stage::saved: this body's buffer, or -1
+};
+
+}  // namespace foretrain

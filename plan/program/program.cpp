@@ -1,0 +1,73 @@
+#include "plan/program/program.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+std::string_view name_of(Stream stream) {
+    static constexpr std::array<std::string_view, stream_count> names{
+        "compute", "gather", "reduce", "send_next", "recv_prev", "send_prev", "recv_next"};
+    return names[static_cast<std::size_t>(stream)];
+}
+
+std::string_view name_of(InstructionKind kind) {
+    static constexpr std::string_view names[] = {
+        "forward_chunk", "backward_chunk", "optimizer_step", "kernel",     "fill", "copy", "load_batch", "alloc",
+        "free",          "all_reduce",     "reduce_scatter", "all_gather", "send", "recv", "record",     "wait",
+        "step_end"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Region region) {
+    static constexpr std::array<std::string_view, region_count> names{
+        "weights", "gradients", "optimizer", "activations", "transients", "gathered", "staging", "communication"};
+    return names[static_cast<std::size_t>(region)];
+}
+
+void Instruction::add_wait(Wait w) {
+    for (int i = 0; i < waits; ++i)
+        if (wait[static_cast<std::size_t>(i)] == w) return;
+    FORETRAIN_CHECK(waits < max_waits, "too many waits on one instruction");
+    wait[waits++] = w;
+}
+
+void Instruction::add_operand(std::int32_t buffer) {
+    FORETRAIN_CHECK(operands < max_operands, "too many operands on one instruction");
+    operand[operands++] = buffer;
+}
+
+Bytes StageProgram::arena() const {
+    Bytes total;
+    for (Bytes b : region_bytes) total += b;
+    return total;
+}
+
+std::pair<std::int64_t, std::int64_t> block_range(std::int64_t count, std::int64_t size, std::int64_t index) {
+    const std::int64_t each = count / size;
+    const std::int64_t extra = count % size;  // the first `extra` members take one element more
+    const std::int64_t first = index * each + std::min(index, extra);
+    return {first, first + each + (index < extra ? 1 : 0)};
+}
+
+Bytes wire_bytes(const Instruction& instruction, std::int64_t size, std::int64_t index) {
+    const std::int64_t count = instruction.count;
+    std::int64_t elements = 0;
+    switch (instruction.kind) {
+        case InstructionKind::all_reduce: {
+            // Its part of every other member's run, then its own run to every other member.
+            const auto [first, last] = block_range(count, size, index);
+            const std::int64_t own = last - first;
+            elements = (count - own) + own * (size - 1);
+            break;
+        }
+        case InstructionKind::reduce_scatter:
+        case InstructionKind::all_gather: elements = count * (size - 1); break;
+        case InstructionKind::send: elements = count; break;
+        default: break;
+    }
+    return Bytes{elements * size_of(instruction.type)};
+}
+
+}  // namespace foretrain

@@ -1,0 +1,324 @@
+#include "plan/program/stage.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/program/body_passes.h"
+#include "plan/program/stage_state.h"
+#include "plan/program/transformer.h"
+
+namespace foretrain {
+
+namespace {
+
+using Tensor = PassBuilder::Tensor;
+
+// A run of layers that is stored whole, or by its input and recomputed as one.
+struct Segment {
+    std::int32_t first = 0;
+    std::int32_t count = 1;
+    bool recomputed = false;
+    std::int32_t end() const { return first + count; }
+};
+
+std::vector<Segment> segments(const Recompute& recompute, std::int32_t layers) {
+    std::vector<Segment> out;
+    const auto n = static_cast<std::int32_t>(std::min<std::int64_t>(recompute.layers, layers));
+    for (std::int32_t layer = 0; layer < layers; layer += out.back().count) {
+        switch (recompute.kind) {
+            case Recompute::Kind::none:
+            case Recompute::Kind::selective: out.push_back({layer, 1, false}); break;
+            case Recompute::Kind::full: out.push_back({layer, 1, true}); break;
+            case Recompute::Kind::block: out.push_back({layer, 1, layer < n}); break;
+            case Recompute::Kind::segment: out.push_back({layer, std::min(n, layers - layer), true}); break;
+            case Recompute::Kind::every: out.push_back({layer, 1, layer % n == 0}); break;
+        }
+    }
+    return out;
+}
+
+// Indices in Stage::saved of what a layer keeps; -1: not kept.
+struct LayerSaved {
+    std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
+};
+
+class StageBuilder {
+public:
+    StageBuilder(const StageContext& context, Stage& stage)
+        : c_(context),
+          stage_(stage),
+          layers_(static_cast<std::int32_t>(stage.shape.layers)),
+          segments_(segments(context.parallelism.recompute, layers_)),
+          saved_(static_cast<std::size_t>(layers_)) {}
+
+    void build() {
+        stage_.boundary_elements = c_.rows() * c_.model.hidden_size;
+        stage_.bodies.push_back(finish(forward(), true, false, false));
+        stage_.bodies.push_back(finish(backward("backward"), false, true, false));
+        stage_.bodies.push_back(finish(backward("backward_last"), false, true, true));
+        stage_.bodies.push_back(finish(optimizer(), false, false, false));
+        for (const Body& b : stage_.bodies) {
+            Bytes& most = stage_.region_bytes[static_cast<std::size_t>(Region::transients)];
+            most = std::max(most, b.transient_bytes);
+        }
+    }
+
+private:
+    Body finish(Body body, bool slots_begin, bool slots_end, bool last_microbatch) {
+        add_parameter_gather(c_, stage_, body);
+        if (body.kind == InstructionKind::backward_chunk) add_gradient_reduce(c_, stage_, body, last_microbatch);
+        place_frees(body, slots_begin, slots_end);
+        place_transients(body);
+        return body;
+    }
+
+    bool first() const { return stage_.shape.first; }
+    bool last() const { return stage_.shape.last; }
+    bool selective() const { return c_.parallelism.recompute.kind == Recompute::Kind::selective; }
+
+    // The tensor that a layer reads: kept where a segment begins, else only while it is at hand.
+    Tensor layer_input(PassBuilder& b, std::int32_t layer, bool kept, Tensor otherwise) {
+        if (layer == 0 && !first()) return b.ring(Home::input, "input");
+        if (!kept) return otherwise;
+        LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
+        if (s.x < 0) s.x = b.save("x", layer, stage_.boundary_elements, c_.types.weight);
+        return b.saved(s.x);
+    }
+
+    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, Tensor x) {
+        const DType w = c_.types.weight;
+        return {.x = x,
+                .norm1 = b.transient("norm1", t.stream_elements(), w),
+                .qkv = b.transient("qkv", t.qkv_elements(), w),
+                .context = b.transient("context", t.context_elements(), w),
+                .lse = b.transient("lse", t.lse_elements(), c_.statistics),
+                .y = b.transient("y", t.stream_elements(), w),
+                .norm2 = b.transient("norm2", t.stream_elements(), w),
+                .fc1 = b.transient("fc1", t.fc1_elements(), w),
+                .act = b.transient("act", t.act_elements(), w)};
+    }
+
+    LayerTensors stored_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
+        LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
+        const DType w = c_.types.weight;
+        if (s.norm1 < 0) {
+            s.norm1 = b.save("norm1", layer, t.stream_elements(), w);
+            s.qkv = b.save("qkv", layer, t.qkv_elements(), w);
+            if (!selective()) s.context = b.save("context", layer, t.context_elements(), w);
+            if (!selective()) s.lse = b.save("lse", layer, t.lse_elements(), c_.statistics);
+            s.y = b.save("y", layer, t.stream_elements(), w);
+            s.norm2 = b.save("norm2", layer, t.stream_elements(), w);
+            s.fc1 = b.save("fc1", layer, t.fc1_elements(), w);
+            s.act = b.save("act", layer, t.act_elements(), w);
+        }
+        const bool core = s.context >= 0;
+        return {.x = x,
+                .norm1 = b.saved(s.norm1),
+                .qkv = b.saved(s.qkv),
+                .context = core ? b.saved(s.context) : b.transient("context", t.context_elements(), w),
+                .lse = core ? b.saved(s.lse) : b.transient("lse", t.lse_elements(), c_.statistics),
+                .y = b.saved(s.y),
+                .norm2 = b.saved(s.norm2),
+                .fc1 = b.saved(s.fc1),
+                .act = b.saved(s.act)};
+    }
+
+    HeadTensors head_tensors(PassBuilder& b, const TransformerPasses& t) {
+        if (head_[0] < 0) {
+            const std::int32_t at = -1;
+            const DType kept = c_.loss_fp32_copy ? DType::fp32 : c_.types.weight;
+            head_[0] = b.save("head_x", at, t.stream_elements(), c_.types.weight);
+            head_[1] = b.save("final_norm", at, t.stream_elements(), c_.types.weight);
+            head_[2] = b.save("logits", at, t.logit_elements(), kept);
+            head_[3] = b.save("head_lse", at, c_.tokens(), c_.statistics);
+        }
+        return {.x = b.saved(head_[0]), .norm = b.saved(head_[1]), .logits = b.saved(head_[2]),
+                .lse = b.saved(head_[3]), .targets = b.saved(targets_)};
+    }
+
+    // tokens are kept by the first stage, targets by the last; the other half is read and dropped.
+    void load_batch(PassBuilder& b) {
+        if (!first() && !last()) return;
+        b.section("batch");
+        if (first()) tokens_ = b.save("tokens", -1, c_.tokens(), DType::int32);
+        if (last()) targets_ = b.save("targets", -1, c_.tokens(), DType::int32);
+        Instruction load;
+        load.kind = InstructionKind::load_batch;
+        load.type = DType::int32;
+        load.count = 2 * c_.tokens();
+        load.add_operand(first() ? b.saved(tokens_) : b.transient("tokens", c_.tokens(), DType::int32));
+        load.add_operand(last() ? b.saved(targets_) : b.transient("targets", c_.tokens(), DType::int32));
+        b.emit(load);
+    }
+
+    Body forward() {
+        PassBuilder b(c_, stage_, "forward", InstructionKind::forward_chunk);
+        TransformerPasses t(c_, stage_, b);
+        load_batch(b);
+        Tensor x = layer_input(b, 0, true, -1);
+        if (first()) {
+            b.section("embedding");
+            t.embedding_forward(b.saved(tokens_), x);
+        }
+        for (const Segment& segment : segments_)
+            for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
+                const LayerTensors s =
+                    segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
+                t.attention_forward(layer, s);
+                const Tensor out = forward_output(b, t, segment, layer);
+                t.mlp_forward(layer, s, out);
+                x = out;
+            }
+        if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
+        return b.take();
+    }
+
+    Tensor forward_output(PassBuilder& b, const TransformerPasses& t, const Segment& segment, std::int32_t layer) {
+        if (layer + 1 == layers_) return last() ? head_tensors(b, t).x : b.ring(Home::output, "output");
+        if (layer + 1 == segment.end()) return layer_input(b, layer + 1, true, -1);
+        return b.transient("x", t.stream_elements(), c_.types.weight);
+    }
+
+    Body backward(const char* name) {
+        PassBuilder b(c_, stage_, name, InstructionKind::backward_chunk);
+        TransformerPasses t(c_, stage_, b);
+        Tensor dx = -1;
+        if (last()) {
+            b.section("head");
+            dx = b.transient("dx", t.stream_elements(), c_.types.weight);
+            t.head_backward(head_tensors(b, t), dx);
+        } else {
+            dx = b.ring(Home::output_gradient, "output_gradient");
+        }
+        for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+            const std::vector<LayerTensors> tensors = restore(b, t, *segment);
+            for (std::int32_t layer = segment->end() - 1; layer >= segment->first; --layer) {
+                b.section("attention", layer);
+                const bool out = layer == 0 && !first();
+                const Tensor next = out ? b.ring(Home::input_gradient, "input_gradient")
+                                        : b.transient("dx", t.stream_elements(), c_.types.weight);
+                t.layer_backward(layer, tensors[static_cast<std::size_t>(layer - segment->first)], dx, next);
+                dx = next;
+            }
+        }
+        if (first()) {
+            b.section("embedding");
+            t.embedding_backward(b.saved(tokens_), dx);
+        }
+        return b.take();
+    }
+
+    // What the backward pass of a segment reads: kept, or computed again from the segment's input.
+    std::vector<LayerTensors> restore(PassBuilder& b, TransformerPasses& t, const Segment& segment) {
+        std::vector<LayerTensors> out;
+        Tensor x = layer_input(b, segment.first, true, -1);
+        b.recomputing(true);
+        for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
+            b.section("attention", layer);
+            if (!segment.recomputed) {
+                out.push_back(stored_layer(b, t, layer, x));
+                if (selective()) t.core_attention(layer, out.back());
+                continue;
+            }
+            out.push_back(transient_layer(b, t, x));
+            t.attention_forward(layer, out.back());
+            if (layer + 1 == segment.end() && c_.recompute_stops_early) {
+                t.mlp_forward_kept(layer, out.back());
+            } else {
+                x = b.transient("x", t.stream_elements(), c_.types.weight);
+                t.mlp_forward(layer, out.back(), x);
+            }
+        }
+        b.recomputing(false);
+        return out;
+    }
+
+    // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
+    // gradients are cleared for the next step, and its weights are gathered again (ZeRO-1, 2).
+    Body optimizer() {
+        PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
+        b.section("optimizer");
+        for (const StageUnit& u : stage_.units) {
+            if (u.unit.tied_to < 0) continue;
+            const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
+            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.parallelism.data : u.unit.elements;
+            b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
+                     {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
+            clear(b, u.unit);
+        }
+        for (const StageUnit& u : stage_.units)
+            if (u.unit.tied_to < 0) step(b, u.unit);
+        return b.take();
+    }
+
+    std::int32_t reduced(const Unit& unit) const { return c_.zero >= 1 ? unit.gradient_shard : unit.gradient; }
+
+    void clear(PassBuilder& b, const Unit& unit) {
+        const std::int32_t gradient = c_.zero >= 2 ? unit.gradient_shard : unit.gradient;
+        Instruction i;
+        i.kind = InstructionKind::fill;
+        i.type = c_.types.gradient;
+        i.count = stage_.fixed[static_cast<std::size_t>(gradient)].elements;
+        i.add_operand(b.fixed(gradient));
+        b.emit(i);
+    }
+
+    void step(PassBuilder& b, const Unit& unit) {
+        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.parallelism.data : unit.elements;
+        const Training& o = c_.training;
+        const AdamwArgs args{.elements = n, .learning_rate = o.learning_rate, .beta1 = o.beta1, .beta2 = o.beta2,
+                             .epsilon = o.epsilon, .weight_decay = o.weight_decay, .master = c_.types.master,
+                             .type = c_.types.weight, .gradient = c_.types.gradient, .optimizer = c_.types.optimizer};
+        std::vector<Tensor> operands{b.fixed(c_.zero >= 1 ? unit.weight_shard : unit.weight), b.fixed(reduced(unit)),
+                                     b.fixed(unit.momentum), b.fixed(unit.variance)};
+        if (c_.types.master) operands.push_back(b.fixed(unit.master));
+        const std::int32_t stepped = b.kernel(args, operands);
+        clear(b, unit);
+        if (c_.zero != 1 && c_.zero != 2) return;
+        Instruction i;
+        i.kind = InstructionKind::all_gather;
+        i.stream = Stream::gather;
+        i.axis = Axis::data;
+        i.type = c_.types.weight;
+        i.count = n;
+        i.add_operand(operands[0]);
+        i.add_operand(b.fixed(unit.weight));
+        i.add_wait({stepped, Stream::compute});
+        b.emit(i);
+    }
+
+    const StageContext& c_;
+    Stage& stage_;
+    std::int32_t layers_;
+    std::vector<Segment> segments_;
+    std::vector<LayerSaved> saved_;
+    std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
+    std::int32_t tokens_ = -1, targets_ = -1;
+};
+
+}  // namespace
+
+StageContext make_context(const Plan& plan) {
+    const Framework& framework = framework_named(plan.framework);
+    StageContext c;
+    c.model = plan.model;
+    c.training = plan.training;
+    c.parallelism = plan.parallelism;
+    c.types = state_types(plan.training.precision);
+    c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
+    c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
+    c.recompute_stops_early = framework.recompute_stops_early;
+    c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
+    c.zero = plan.parallelism.data == 1 ? 0 : plan.parallelism.zero_stage;
+    return c;
+}
+
+std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape) {
+    auto stage = std::make_shared<Stage>();
+    stage->shape = shape;
+    build_stage_state(context, *stage);
+    StageBuilder(context, *stage).build();
+    return stage;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,85 @@
+// What one pipeline stage holds and does, for every microbatch alike: its units of parameters with
+// their state, the tensors saved between forward and backward, and the bodies of its passes. It
+// depends on the number of layers and on whether the stage is first or last, not on its number, so
+// that equal stages share one.
+//
+//   StageContext context = make_context(plan);
+//   auto stage = build_stage(context, {.layers = 8, .first = true, .last = false});
+//   stage->bodies[stage->forward].code
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "models/parameters.h"
+#include "plan/framework.h"
+#include "plan/plan.h"
+#include "plan/program/body.h"
+
+namespace foretrain {
+
+// What all stages of a plan share.
+struct StageContext {
+    ModelSpec model;
+    Training training;
+    Parallelism parallelism;
+    StateTypes types;
+    DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
+    bool loss_fp32_copy = false;
+    bool recompute_stops_early = false;
+    std::int64_t vocabulary = 0;  // padded
+    int zero = 0;                 // effective: 0 where there is one data rank
+
+    std::int64_t tokens() const { return parallelism.micro_batch_size * training.sequence_length; }
+    // Rows of the residual stream on one rank: a share of the tokens under sequence parallelism.
+    std::int64_t rows() const { return parallelism.sequence_parallel ? tokens() / parallelism.tensor : tokens(); }
+};
+
+StageContext make_context(const Plan& plan);
+
+struct StageShape {
+    std::int64_t layers = 0;
+    bool first = false;
+    bool last = false;
+    auto operator<=>(const StageShape&) const = default;
+};
+
+// The tensors of one kind of unit, as one tensor rank holds them, in a flat run.
+struct UnitShape {
+    UnitKind kind = UnitKind::layer;
+    std::vector<ParameterSpec> parameters;  // of one representative
+    std::vector<std::int64_t> offsets;      // elements; one more than parameters: the end
+    std::int64_t elements = 0;              // padded to a multiple of the data ranks
+    std::int64_t replicated_from = 0;       // offset of the first tensor that all tensor ranks hold
+
+    // Index of the tensor whose name ends in `suffix`. It must exist.
+    std::int32_t find(std::string_view suffix) const;
+};
+
+struct StageUnit {
+    std::int32_t shape = 0;  // index in Stage::unit_shapes
+    std::int32_t layer = -1; // within the stage
+    Unit unit;               // buffer indices into Stage::fixed; the name is set by lower
+};
+
+struct Stage {
+    StageShape shape;
+    std::vector<UnitShape> unit_shapes;
+    std::vector<StageUnit> units;
+    std::vector<BodyBuffer> fixed;      // whole-step buffers: parameters and their state, loss
+    std::vector<BodyBuffer> saved;      // from forward to backward, offsets within a slot
+    std::vector<KernelArgs> kernels;
+    std::vector<Label> sections;
+    std::vector<Body> bodies;
+    std::int32_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;  // indices in bodies
+    std::int32_t loss = -1;             // index in fixed
+    Bytes slot_bytes;
+    std::array<Bytes, region_count> region_bytes{};  // activations and communication: see Skeleton
+    std::int64_t boundary_elements = 0;  // of the activation passed to the next stage
+};
+
+std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape);
+
+}  // namespace foretrain

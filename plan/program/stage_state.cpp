@@ -1,0 +1,147 @@
+#include "plan/program/stage_state.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+namespace {
+
+Bytes aligned(std::int64_t bytes) { return Bytes{round_up(bytes, buffer_alignment)}; }
+
+UnitShape make_shape(const StageContext& c, UnitKind kind) {
+    UnitShape shape;
+    shape.kind = kind;
+    shape.parameters = unit_parameters(c.model, {kind, 0}, c.vocabulary);
+    std::int64_t end = 0;
+    shape.replicated_from = -1;
+    for (const ParameterSpec& p : shape.parameters) {
+        if (p.replicated && shape.replicated_from < 0) shape.replicated_from = end;
+        shape.offsets.push_back(end);
+        end += p.elements(c.parallelism.tensor);
+    }
+    shape.offsets.push_back(end);
+    if (shape.replicated_from < 0) shape.replicated_from = end;
+    shape.elements = round_up(end, c.parallelism.data);
+    return shape;
+}
+
+// Appends buffers to their region and hands out indices.
+class FixedBuffers {
+public:
+    FixedBuffers(const StageContext& c, Stage& stage) : context_(c), stage_(stage) {}
+
+    std::int32_t add(const char* what, std::int32_t layer, Region region, DType type, std::int64_t elements) {
+        BodyBuffer b;
+        b.label = {what, layer};
+        b.region = region;
+        b.type = type;
+        b.elements = elements;
+        Bytes& end = stage_.region_bytes[static_cast<std::size_t>(region)];
+        b.offset = end;
+        end += aligned(elements * size_of(type));
+        return push(b);
+    }
+
+    // This data rank's part of a whole buffer.
+    std::int32_t shard_of(std::int32_t whole, const char* what) {
+        BodyBuffer b = stage_.fixed[static_cast<std::size_t>(whole)];
+        b.label.what = what;
+        b.elements /= context_.parallelism.data;
+        b.axis = Axis::data;
+        b.stride = b.bytes();
+        return push(b);
+    }
+
+private:
+    std::int32_t push(const BodyBuffer& b) {
+        stage_.fixed.push_back(b);
+        return static_cast<std::int32_t>(stage_.fixed.size()) - 1;
+    }
+    const StageContext& context_;
+    Stage& stage_;
+};
+
+// A tied head on the embedding's own stage has gradients of its own, added to the embedding's at
+// the end of the step, and nothing else.
+void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, std::int64_t n) {
+    Unit& unit = u.unit;
+    const std::int64_t part = n / c.parallelism.data;
+    const bool owns_weight = unit.tied_to < 0;
+    const std::int64_t state = c.zero >= 1 ? part : n;
+    if (owns_weight && c.zero <= 2) unit.weight = fixed.add("weight", u.layer, Region::weights, c.types.weight, n);
+    if (owns_weight && c.zero == 3)
+        unit.weight_shard = fixed.add("weight_shard", u.layer, Region::weights, c.types.weight, part);
+    if (owns_weight && (c.zero == 1 || c.zero == 2)) unit.weight_shard = fixed.shard_of(unit.weight, "weight_shard");
+    if (c.zero <= 1) unit.gradient = fixed.add("gradient", u.layer, Region::gradients, c.types.gradient, n);
+    if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, "gradient_shard");
+    if (c.zero >= 2)
+        unit.gradient_shard = fixed.add("gradient_shard", u.layer, Region::gradients, c.types.gradient, part);
+    if (!owns_weight) return;
+    unit.momentum = fixed.add("momentum", u.layer, Region::optimizer, c.types.optimizer, state);
+    unit.variance = fixed.add("variance", u.layer, Region::optimizer, c.types.optimizer, state);
+    if (c.types.master) unit.master = fixed.add("master", u.layer, Region::optimizer, c.types.optimizer, state);
+}
+
+std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape) {
+    std::vector<UnitRef> refs;
+    if (shape.first) refs.push_back({UnitKind::embedding, -1});
+    if (shape.first && c.model.positions == Positions::learned) refs.push_back({UnitKind::positions, -1});
+    for (std::int64_t layer = 0; layer < shape.layers; ++layer) refs.push_back({UnitKind::layer, layer});
+    if (shape.last) refs.push_back({UnitKind::final_norm, -1});
+    if (shape.last) refs.push_back({UnitKind::head, -1});
+    return refs;
+}
+
+std::int64_t largest_unit(const Stage& stage) {
+    std::int64_t most = 0;
+    for (const UnitShape& s : stage.unit_shapes) most = std::max(most, s.elements);
+    return most;
+}
+
+}  // namespace
+
+std::int32_t UnitShape::find(std::string_view suffix) const {
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+        if (parameters[i].name.ends_with(suffix)) return static_cast<std::int32_t>(i);
+    throw InternalError("no parameter " + std::string(suffix));
+}
+
+void build_stage_state(const StageContext& c, Stage& stage) {
+    FixedBuffers fixed(c, stage);
+    for (const UnitRef& ref : stage_units(c, stage.shape)) {
+        StageUnit u;
+        u.layer = static_cast<std::int32_t>(ref.layer);
+        const auto same = std::find_if(stage.unit_shapes.begin(), stage.unit_shapes.end(),
+                                       [&](const UnitShape& s) { return s.kind == ref.kind; });
+        u.shape = static_cast<std::int32_t>(same - stage.unit_shapes.begin());
+        if (same == stage.unit_shapes.end()) stage.unit_shapes.push_back(make_shape(c, ref.kind));
+        const bool shares_weight = ref.kind == UnitKind::head && c.model.tied_embeddings && stage.shape.first;
+        u.unit.tied_to = shares_weight ? 0 : -1;
+        u.unit.elements = stage.unit_shapes[static_cast<std::size_t>(u.shape)].elements;
+        add_unit_buffers(c, fixed, u, u.unit.elements);
+        stage.units.push_back(u);
+    }
+    if (stage.shape.last) stage.loss = fixed.add("loss", -1, Region::gradients, DType::fp64, 1);
+    if (c.zero == 3)
+        stage.region_bytes[static_cast<std::size_t>(Region::gathered)] =
+            gathered_entry_bytes(c, stage) * ring_entries;
+    if (c.zero >= 2)
+        stage.region_bytes[static_cast<std::size_t>(Region::staging)] = staging_entry_bytes(c, stage) * ring_entries;
+}
+
+Bytes gathered_entry_bytes(const StageContext& c, const Stage& stage) {
+    return aligned(largest_unit(stage) * size_of(c.types.weight));
+}
+
+Bytes staging_shard_offset(const StageContext& c, const Stage& stage) {
+    return aligned(largest_unit(stage) * size_of(c.types.gradient));
+}
+
+Bytes staging_entry_bytes(const StageContext& c, const Stage& stage) {
+    return staging_shard_offset(c, stage) +
+           aligned(ceil_div(largest_unit(stage), c.parallelism.data) * size_of(c.types.gradient));
+}
+
+}  // namespace foretrain

@@ -1,0 +1,93 @@
+// The transformer as kernels: forward and backward of embedding, layer and head, under tensor and
+// sequence parallelism. The only place that knows what a layer computes.
+//
+// Notation of the comments: T tokens of a microbatch, R rows of the residual stream on this rank
+// (R = T, or T/t under sequence parallelism), h hidden, a heads, g key-value heads, d head_dim,
+// f ffn, V padded vocabulary, t tensor ranks. The residual stream is (R, h); a column-parallel linear
+// layer reads (T, h), a row-parallel one leaves partial sums (T, h) that an all-reduce, or under
+// sequence parallelism a reduce-scatter, completes (Megatron-LM, arXiv:1909.08053 and 2205.05198).
+#pragma once
+
+#include "plan/program/pass_builder.h"
+
+namespace foretrain {
+
+// What one layer keeps for its backward pass. Tensors of the pass at hand.
+struct LayerTensors {
+    PassBuilder::Tensor x = -1;        // (R, h) input
+    PassBuilder::Tensor norm1 = -1;    // (R, h)
+    PassBuilder::Tensor qkv = -1;      // (T, (a + 2g) d / t), rotated
+    PassBuilder::Tensor context = -1;  // (T, a d / t)
+    PassBuilder::Tensor lse = -1;      // (T, a / t)
+    PassBuilder::Tensor y = -1;        // (R, h) after attention
+    PassBuilder::Tensor norm2 = -1;    // (R, h)
+    PassBuilder::Tensor fc1 = -1;      // (T, f / t), twice as wide if gated
+    PassBuilder::Tensor act = -1;      // (T, f / t)
+};
+
+struct HeadTensors {
+    PassBuilder::Tensor x = -1;       // (R, h) input
+    PassBuilder::Tensor norm = -1;    // (R, h)
+    PassBuilder::Tensor logits = -1;  // (T, V / t), in fp32 if the framework keeps such a copy
+    PassBuilder::Tensor lse = -1;     // (T)
+    PassBuilder::Tensor targets = -1; // (T) int32
+};
+
+class TransformerPasses {
+public:
+    using Tensor = PassBuilder::Tensor;
+    TransformerPasses(const StageContext& context, const Stage& stage, PassBuilder& builder);
+
+    // y (R, h) from tokens (T).
+    void embedding_forward(Tensor tokens, Tensor x);
+    void embedding_backward(Tensor tokens, Tensor dx);
+
+    void attention_forward(std::int32_t layer, const LayerTensors& s);  // x -> y
+    void mlp_forward(std::int32_t layer, const LayerTensors& s, Tensor out);
+    // The tensors of `s` but the last product and its sum: what a recompute needs if it stops early.
+    void mlp_forward_kept(std::int32_t layer, const LayerTensors& s);
+    void core_attention(std::int32_t layer, const LayerTensors& s);     // qkv -> context, lse
+    // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
+    void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
+
+    void head_forward(const HeadTensors& s, Tensor loss);
+    void head_backward(const HeadTensors& s, Tensor dx);
+
+    // Elements on this rank.
+    std::int64_t stream_elements() const { return rows_ * h_; }
+    std::int64_t qkv_elements() const { return tokens_ * qkv_; }
+    std::int64_t context_elements() const { return tokens_ * q_; }
+    std::int64_t lse_elements() const { return tokens_ * c_.model.attention_heads / t_; }
+    std::int64_t fc1_elements() const { return tokens_ * fc1_; }
+    std::int64_t act_elements() const { return tokens_ * f_; }
+    std::int64_t logit_elements() const { return tokens_ * vocab_; }
+
+private:
+    Tensor full(Tensor rows, const char* what);                       // (R, h) -> (T, h)
+    Tensor summed(Tensor partial, const char* what);                  // (T, h) partial -> (R, h)
+    void norm_forward(std::int32_t unit, const char* name, Tensor x, Tensor y);
+    void norm_backward(std::int32_t unit, const char* name, Tensor dy, Tensor x, Tensor residual, Tensor dx);
+    void linear(std::int32_t unit, const char* name, bool bias, Tensor x, Tensor y, std::int64_t out, std::int64_t in);
+    void input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, std::int64_t out, std::int64_t in);
+    void weight_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor x, std::int64_t out, std::int64_t in);
+    void bias_gradient(std::int32_t unit, const char* name, Tensor dy, std::int64_t rows, std::int64_t width);
+    void add_residual(std::int32_t unit, const char* name, Tensor x, Tensor r, Tensor y);
+    void activation(bool backward, Tensor dy, Tensor x, Tensor out);
+    void rotate(Tensor qkv, bool backward);
+    void attention_backward(std::int32_t layer, const LayerTensors& s, Tensor dy, Tensor dx);
+    void mlp_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dy);
+    std::int32_t unit_of(UnitKind kind, std::int32_t layer = -1) const;
+    std::int32_t tensor_of(std::int32_t unit, const char* name) const;
+    Tensor weight(std::int32_t unit, const char* name) { return b_.weight(unit, tensor_of(unit, name)); }
+    Tensor gradient(std::int32_t unit, const char* name) { return b_.gradient(unit, tensor_of(unit, name)); }
+
+    const StageContext& c_;
+    const Stage& stage_;
+    PassBuilder& b_;
+    std::int64_t t_, tokens_, rows_, h_, q_, qkv_, f_, fc1_, vocab_;
+    bool split_;       // sequence parallel
+    bool accumulate_;  // gradients add up over microbatches in place
+    DType w_, g_;
+};
+
+}  // namespace foretrain

@@ -1,0 +1,163 @@
+#include "sim/cost.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "sim/collective_cost.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr std::array axes{Axis::none, Axis::tensor, Axis::context, Axis::data, Axis::pipeline, Axis::embedding};
+
+template <class Enum>
+constexpr std::size_t index(Enum e) {
+    return static_cast<std::size_t>(e);
+}
+
+// The half-precision types run on the same units at the same speed, and are measured as one: Azure's
+// fp16 GEMMs on A100 agree with constants fitted to bf16 tables.
+constexpr DType measured_as(DType type) {
+    if (type == DType::fp16) return DType::bf16;
+    if (type == DType::bf16) return DType::fp16;
+    return type;
+}
+
+[[noreturn]] void not_measured(const std::string& device, const std::string& field, DType type) {
+    throw UserError({.file = "device " + device,
+                     .field = field,
+                     .found = "nothing for " + std::string(name_of(type)),
+                     .expected = "constants for the types that the plan computes in",
+                     .suggestion = ""});
+}
+
+}  // namespace
+
+CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
+    : device_(cluster.device.name),
+      grid_(grid),
+      devices_per_node_(cluster.devices_per_node),
+      domain_(cluster.domain),
+      network_(cluster.network) {
+    prepare_kernels(cluster.device);
+    place_groups(cluster);
+}
+
+void CostModel::prepare_kernels(const DeviceSpec& device) {
+    const Calibration& c = device.calibration;
+    memory_ = {0, device.memory_bandwidth.bytes_per_second * 1e-6, device.multiprocessors};
+    for (const auto& [type, rate] : device.peak) {
+        processors_[index(type)] = memory_;
+        processors_[index(type)]->flops = rate.per_second * 1e-6;
+    }
+    for (const DType type : {DType::bf16, DType::fp16})
+        if (!processors_[index(type)]) processors_[index(type)] = processors_[index(measured_as(type))];
+    for (const GemmConstants& g : c.gemm)
+        if (const auto& p = processors_[index(g.dtype)]) gemms_[index(g.dtype)] = prepare(g, *p);
+    for (const DType type : {DType::bf16, DType::fp16})
+        if (const GemmConstants* g = c.gemm_for(measured_as(type));
+            g && !gemms_[index(type)] && processors_[index(type)])
+            gemms_[index(type)] = prepare(*g, *processors_[index(type)]);
+    attention_forward_ = c.attention.forward;
+    attention_backward_ = c.attention.backward;
+    memory_bound_.fill({c.memory_bound.launch_us, c.memory_bound.efficiency});
+    for (const MemoryBoundConstants::Override& o : c.memory_bound.overrides)
+        if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[index(*kind)] = {o.launch_us, o.efficiency};
+}
+
+void CostModel::place_groups(const ClusterSpec& cluster) {
+    for (const Axis axis : axes) {
+        groups_[index(axis)] = placements(grid_, axis, devices_per_node_, network_);
+        for (const GroupPlacement& g : groups_[index(axis)]) {
+            if (g.nodes > 1 && g.line_gbps <= 0)
+                throw UserError({.file = "cluster " + cluster.name,
+                                 .field = "network",
+                                 .found = "no links between nodes",
+                                 .expected = "some, for the " + std::string(name_of(axis)) + " groups span nodes",
+                                 .suggestion = ""});
+            if (g.per_node > 1 && (domain_.ring_gbps <= 0 || (axis == Axis::pipeline && domain_.pairwise_gbps <= 0)))
+                throw UserError({.file = "cluster " + cluster.name,
+                                 .field = "domain",
+                                 .found = "no links inside a node",
+                                 .expected = "some, for " + std::string(name_of(axis)) + " groups stand inside one",
+                                 .suggestion = ""});
+        }
+    }
+}
+
+const Processor& CostModel::processor(DType type) const {
+    const auto& p = processors_[index(type)];
+    if (!p) not_measured(device_, "peak", type);
+    return *p;
+}
+
+double CostModel::gemm(const GemmArgs& a) const {
+    const auto& prepared = gemms_[index(a.type)];
+    if (!prepared) not_measured(device_, "calibration.gemm", a.type);
+    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared);
+}
+
+double CostModel::attention(const AttentionShape& shape, DType type) const {
+    const AttentionPass& pass = shape.backward ? attention_backward_ : attention_forward_;
+    if (pass.efficiency.empty()) not_measured(device_, "calibration.attention", type);
+    return attention_us(shape, pass, processor(type));
+}
+
+Time CostModel::kernel(const KernelArgs& args) const {
+    if (const auto* g = std::get_if<GemmArgs>(&args)) return from_microseconds(gemm(*g));
+    if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
+        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, false}, a->type));
+    if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
+        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, true}, a->type));
+    return memory_traffic(kind_of(args), work(args).bytes);
+}
+
+Time CostModel::memory_traffic(KernelKind kind, Bytes bytes) const {
+    const MemoryBound& m = memory_bound_[index(kind)];
+    return from_microseconds(memory_bound_us(bytes.value, m.launch_us, m.efficiency, memory_));
+}
+
+Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
+    double slowest = 0;
+    for (const GroupPlacement& g : groups_[index(axis)])
+        slowest = std::max(slowest, collective_us(kind, bytes.value, g, domain_, network_.constants));
+    return from_microseconds(slowest);
+}
+
+Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) const {
+    const double line = message_line_gbps(grid_, stage, peer, devices_per_node_, network_);
+    return from_microseconds(line > 0 ? network_message_us(bytes.value, line, network_.constants)
+                                      : domain_message_us(bytes.value, domain_));
+}
+
+Time CostModel::instruction(const Instruction& i, const StageProgram& stage) const {
+    return instruction(i, stage.kernels, stage.stage, traffic_bytes(i, stage.buffers));
+}
+
+Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage,
+                            Bytes traffic) const {
+    const Bytes payload{i.count * size_of(i.type)};
+    switch (i.kind) {
+        case InstructionKind::kernel: return kernel(kernels.at(static_cast<std::size_t>(i.kernel)));
+        case InstructionKind::fill:
+        case InstructionKind::copy:
+        case InstructionKind::load_batch: return memory_traffic(KernelKind::cast, traffic);
+        case InstructionKind::all_reduce: return collective(i.kind, i.axis, payload);
+        case InstructionKind::reduce_scatter:
+        case InstructionKind::all_gather: return collective(i.kind, i.axis, payload * grid_.size(i.axis));
+        case InstructionKind::send: return message(payload, stage, i.peer);
+        case InstructionKind::recv: return message(payload, i.peer, stage);
+        case InstructionKind::alloc:
+        case InstructionKind::free:
+        case InstructionKind::record:
+        case InstructionKind::wait:
+        case InstructionKind::step_end: return Time{0};
+        case InstructionKind::forward_chunk:
+        case InstructionKind::backward_chunk:
+        case InstructionKind::optimizer_step: break;
+    }
+    throw InternalError("a chunk-level instruction has no cost of its own: lower the program first");
+}
+
+}  // namespace foretrain

@@ -1,0 +1,66 @@
+// What a kernel takes on an idle device, in microseconds: the forms that hardware/calibration.h
+// states, as free functions over plain numbers. CostModel (sim/cost.h) picks the constants and
+// rounds; a calibration fits the constants by calling the same functions.
+//
+// A Processor is a device reduced to what a kernel sees of it. With one multiprocessor and tiles
+// {{1, 1}} the GEMM form is a roofline with an overhead for each element of the result, which is how
+// a CPU is described.
+//
+//   GemmConstants c = ...;                                         // of an A100
+//   Processor a100{.flops = 312e6, .bandwidth = 2039e3, .multiprocessors = 108};
+//   double us = gemm_us({.m = 4096, .n = 4096, .k = 4096}, prepare(c, a100));  // about 540
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hardware/calibration.h"
+
+namespace foretrain {
+
+// Rates a microsecond, so that a quotient is a time in microseconds.
+struct Processor {
+    double flops = 0;      // peak, FLOP/us
+    double bandwidth = 0;  // of memory, bytes/us
+    std::int64_t multiprocessors = 1;
+};
+
+// C (m, n) = A (m, k) B (k, n) [+ C].
+struct GemmShape {
+    std::int64_t m = 0, n = 0, k = 0;
+    std::int64_t input_bytes = 2;   // of an element of A and B
+    std::int64_t output_bytes = 2;  // of an element of C
+    bool accumulate = false;        // C is read as well
+};
+
+// GemmConstants with everything that does not depend on the shape worked out.
+struct PreparedGemm {
+    struct Tile {
+        std::int64_t rows = 1, columns = 1;
+        double us_per_k = 0;  // of one tile on one multiprocessor
+    };
+    std::vector<Tile> tiles;
+    std::vector<int> splits;
+    std::int64_t multiprocessors = 1;
+    double per_multiprocessor = 1;  // 1 / multiprocessors
+    double us_per_byte = 0;         // 1 / bandwidth
+    double tile_overhead = 0, wave_quantisation = 0, p = 1, split_cost = 0, epilogue = 0, launch = 0;
+    double slower = 1;  // 1 + sustained
+};
+PreparedGemm prepare(const GemmConstants& constants, const Processor& processor);
+
+double gemm_us(const GemmShape& shape, const PreparedGemm& gemm);
+
+// Causal attention over `batch` sequences with `heads` query heads on this rank.
+struct AttentionShape {
+    std::int64_t batch = 0, sequence = 0, heads = 0, head_dim = 0;
+    bool backward = false;
+};
+double attention_us(const AttentionShape& shape, const AttentionPass& pass, const Processor& processor);
+
+double memory_bound_us(std::int64_t bytes, double launch_us, double efficiency, const Processor& processor);
+
+// (a^p + b^p)^(1/p) for a, b >= 0: near the larger where they differ, above both where they are alike.
+double p_norm(double a, double b, double p);
+
+}  // namespace foretrain
