@@ -113,7 +113,7 @@ std::string prediction_csv_line(const Prediction& p) {
     for (const Rejection& r : p.rejections) reasons.push_back(r.reason);
     std::vector<std::string> cells{p.plan.model.name,
                                    p.plan.cluster.name,
-                                   number(p.plan.world()),
+                                   number(p.plan.cluster.devices()),
                                    p.plan.framework,
                                    number(a.tensor),
                                    number(a.pipeline),

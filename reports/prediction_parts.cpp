@@ -41,9 +41,10 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
     return most;
 }
 
-// A refused plan may name no devices at all.
+// A refused plan has no step, and the product of its sizes may be anything.
 double tokens_per_second_per_device(const Prediction& prediction) {
-    return prediction.tokens_per_second() / static_cast<double>(std::max<std::int64_t>(prediction.plan.world(), 1));
+    if (prediction.step.value <= 0) return 0;
+    return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());
 }
 
 }  // namespace foretrain

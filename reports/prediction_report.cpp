@@ -91,12 +91,11 @@ std::string heading(const Prediction& p) {
     const Plan& plan = p.plan;
     const Training& t = plan.training;
     std::string s = fmt::format("{} on {}: {} GPU{}, {} node{}; framework {}\n", plan.model.name, plan.cluster.name,
-                                plan.world(), plan.world() == 1 ? "" : "s", plan.cluster.nodes,
+                                plan.cluster.devices(), plan.cluster.devices() == 1 ? "" : "s", plan.cluster.nodes,
                                 plan.cluster.nodes == 1 ? "" : "s", plan.framework);
     s += fmt::format("  {}\n", describe(plan.parallelism));
-    const std::int64_t samples_a_pass = plan.parallelism.micro_batch_size * plan.parallelism.data;
     s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
-    if (samples_a_pass > 0 && t.global_batch_size % samples_a_pass == 0)
+    if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
     return s + "\n";
 }
@@ -119,8 +118,8 @@ std::string_view name_of(Fit fit) {
 }
 
 std::string plan_line(const Plan& plan) {
-    return fmt::format("{} on {}, {} GPU{}: {}", plan.model.name, plan.cluster.name, plan.world(),
-                       plan.world() == 1 ? "" : "s", describe(plan.parallelism));
+    return fmt::format("{} on {}, {} GPU{}: {}", plan.model.name, plan.cluster.name, plan.cluster.devices(),
+                       plan.cluster.devices() == 1 ? "" : "s", describe(plan.parallelism));
 }
 
 std::string time_table(const Prediction& p) {
