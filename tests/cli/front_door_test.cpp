@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/json.h"
+#include "cli/launch.h"
 #include "tests/cli/support/console.h"
 
 namespace foretrain::cli {
@@ -98,30 +96,30 @@ TEST(FrontDoor, AnInfeasiblePlanIsAnAnswerWithCodeOne) {
 }
 
 TEST(FrontDoor, OutputGoesToAFile) {
-    const std::string path = testing::TempDir() + "front_door_test.json";
+    const TemporaryFolder folder;
+    const std::string path = folder.file("front_door_test.json");
     const Outcome o = call(gpt2("estimate", {"--format", "json", "--output", path}));
     EXPECT_EQ(o.code, done) << o.err;
     EXPECT_TRUE(o.out.empty());
     EXPECT_TRUE(Json::parse_file(path).at("feasible").boolean());
-    std::filesystem::remove(path);
     EXPECT_EQ(call(gpt2("estimate", {"--output", "/nowhere/at/all"})).code, bad_input);
 }
 
 TEST(FrontDoor, SimulateWritesATimeline) {
-    const std::string path = testing::TempDir() + "front_door_trace.json";
+    const TemporaryFolder folder;
+    const std::string path = folder.file("front_door_trace.json");
     EXPECT_EQ(call(gpt2("simulate", {"--trace", path})).code, done);
     EXPECT_TRUE(Json::parse_file(path).at("traceEvents").is_array());
-    std::filesystem::remove(path);
 }
 
 TEST(FrontDoor, SweepAnswersAndSavesTheBest) {
-    const std::string path = testing::TempDir() + "front_door_best.json";
+    const TemporaryFolder folder;
+    const std::string path = folder.file("front_door_best.json");
     const Outcome o = call(gpt2("sweep", {"--tensor", "1,2", "--recompute", "none,full", "--save-plan", path}));
     EXPECT_EQ(o.code, done) << o.err;
     EXPECT_TRUE(contains(o.out, "Pareto front")) << o.out;
     EXPECT_TRUE(contains(o.err, "plans in")) << "the elapsed time is a message, not a result";
     EXPECT_EQ(call({"estimate", "--plan", path}).code, done);
-    std::filesystem::remove(path);
     const Json json = Json::parse(call(gpt2("sweep", {"--tensor", "2", "--format", "json"})).out, "out");
     for (const Json& plan : json.at("plans").items())
         EXPECT_EQ(plan.at("plan").at("parallelism").at("tensor").integer(0, 99), 2);

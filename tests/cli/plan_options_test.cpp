@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
+#include "cli/launch.h"
 #include "plan/plan_file.h"
 #include "tests/cli/support/console.h"
 
@@ -29,13 +29,11 @@ Plan plan_of(const Arguments& arguments) { return plan_from_options(parsed(plan_
 // A plan file that is there for one test.
 class PlanFile {
 public:
-    explicit PlanFile(const std::string& text) : path_(testing::TempDir() + "plan_options_test.json") {
-        std::ofstream(path_) << text;
-    }
-    ~PlanFile() { std::filesystem::remove(path_); }
+    explicit PlanFile(const std::string& text) : path_(folder_.file("plan.json")) { std::ofstream(path_) << text; }
     const std::string& path() const { return path_; }
 
 private:
+    TemporaryFolder folder_;
     std::string path_;
 };
 
@@ -128,12 +126,12 @@ TEST(PlanOptions, DataFollowsFromWhatAnOptionChanged) {
 
 TEST(PlanOptions, SavedPlansReadBack) {
     const Plan p = plan_of(with_gpt2({"--tensor", "2", "--recompute", "block 2"}));
-    const std::string path = testing::TempDir() + "saved_plan_test.json";
+    const TemporaryFolder folder;
+    const std::string path = folder.file("saved.json");
     std::vector<OptionGroup> groups = plan_option_groups();
     groups.push_back({"Output", {save_plan_option()}});
     save_plan(parsed(groups, {"--save-plan", path}), p);
     const Plan back = plan_of({"--plan", path});
-    std::filesystem::remove(path);
     EXPECT_EQ(plan_to_json(back).dump(), plan_to_json(p).dump());
 }
 
