@@ -66,12 +66,13 @@ std::string nearest_key(std::string_view word, const std::vector<std::string>& c
     return best.empty() ? best : printable(best);
 }
 
+// Of the character before `offset`: the last one read.
 std::string line_and_column(std::string_view text, std::size_t offset) {
-    const std::string_view before = text.substr(0, std::min(offset, text.size()));
+    const std::string_view before = text.substr(0, std::min(offset == 0 ? 0 : offset - 1, text.size()));
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t newline = before.rfind('\n');
     const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
-    return fmt::format("line {}, column {}", line, std::max<std::size_t>(column, 1));
+    return fmt::format("line {}, column {}", line, column + 1);
 }
 
 // What nlohmann says after its own "[json.exception...] parse error at line ...: ".
@@ -79,9 +80,8 @@ std::string reason_of(const std::string& what) {
     for (std::string_view mark : {"syntax error ", "parse error", "number overflow"}) {
         const std::size_t at = what.rfind(mark);
         if (at == std::string::npos) continue;
-        const std::size_t colon = what.find("; expected", at);
-        return shortened(printable(std::string_view(what).substr(at, colon == std::string::npos ? colon : colon - at)),
-                         200);
+        const std::size_t end = std::min(what.find("; last read", at), what.find("; expected", at));
+        return shortened(printable(std::string_view(what).substr(at, end == std::string::npos ? end : end - at)), 200);
     }
     return shortened(printable(what), 200);
 }
@@ -117,10 +117,12 @@ public:
         open_.back().key = std::move(k);
         return true;
     }
-    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    bool parse_error(std::size_t position, const std::string& token,
+                     const nlohmann::detail::exception& error) override {
         throw UserError({.file = origin_,
                          .field = line_and_column(text_, position),
-                         .found = reason_of(error.what()),
+                         .found = fmt::format("{} at {}", reason_of(error.what()),
+                                              token.empty() ? "the end" : "'" + printable(token) + "'"),
                          .expected = "JSON text"});
     }
 
@@ -228,6 +230,12 @@ Json Json::parse_file(const std::string& path) { return parse(read_whole(path), 
 Json Json::parse(std::string_view text, std::string_view origin) {
     if (text.size() > largest_file)
         throw UserError({.file = std::string(origin), .found = "a text over 64 MiB", .expected = "at most 64 MiB"});
+    // nlohmann takes a zero byte for the end and would not see what follows.
+    if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+        throw UserError({.file = std::string(origin),
+                         .field = line_and_column(text, zero + 1),
+                         .found = "a zero byte",
+                         .expected = "JSON text"});
     Builder builder(text, origin);
     Value::sax_parse(text.begin(), text.end(), &builder);
     return Json(std::make_shared<Node>(builder.take()), std::string(origin), "");

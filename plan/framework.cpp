@@ -24,6 +24,7 @@ Framework foretrain_profile() {
             .default_sequence_parallel = false,
             .vocab_multiple = 1,
             .loss_fp32_copy = false,
+            .recompute_stops_early = true,
             .reserved = Bytes{0},
             .sources = {"this engine's own rules: plan/program"}};
 }
@@ -42,6 +43,7 @@ Framework megatron_profile() {
         .default_sequence_parallel = true,
         .vocab_multiple = 128,
         .loss_fp32_copy = true,
+        .recompute_stops_early = false,
         .reserved = Bytes{0},
         .sources = {
             "zero_stages: " + repo +
@@ -58,6 +60,8 @@ Framework megatron_profile() {
             "loss_fp32_copy: " + repo +
                 "megatron/core/tensor_parallel/cross_entropy.py; six bytes a logit reproduce "
                 "its golden memory values to 1-2 %",
+            "recompute_stops_early: " + repo +
+                "megatron/core/tensor_parallel/random.py, CheckpointFunction runs the whole segment again",
             "reserved: none known beyond the device's own context and communicators"}};
 }
 

@@ -1,0 +1,40 @@
+// A body as a map from the clocks at its entry to the clocks at its exit. Every instruction starts
+// at the maximum of what it waits for, so the map is linear over (max, +): a small integer matrix,
+// found by running the body once on symbolic clocks. What makes `estimate` cheap and exact.
+//
+//   BodyCost f = body_cost(body, *stage.stage, stage_number, cost);
+//   f.apply({compute, gather, reduce, input})    // exit clocks of compute, gather, reduce
+#pragma once
+
+#include <array>
+
+#include "base/units.h"
+#include "plan/program/stage.h"
+#include "plan/program/trace.h"
+#include "sim/cost.h"
+
+namespace foretrain {
+
+// The streams that bodies use, and at the entry also what the pass depends on.
+constexpr std::size_t body_streams = 3;  // compute, gather, reduce: the first of Stream
+constexpr std::size_t body_ports = 4;    // ... and the input
+
+struct BodyCost {
+    // exit[s][p]: time from port p at the entry to stream s at the exit; `never` if s waits not for p.
+    static constexpr std::int64_t never = -1;
+    std::array<std::array<std::int64_t, body_ports>, body_streams> exit{};
+
+    std::array<Time, body_streams> busy{};  // of each stream
+    Time kernels;                           // on the compute stream, recompute apart
+    Time recompute;
+    Time tensor;                            // tensor collectives on the compute stream
+    Flops gemm_flops, attention_flops;      // attention as executed: causal
+    std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
+
+    std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;
+};
+
+BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
+                   const CostModel& cost);
+
+}  // namespace foretrain

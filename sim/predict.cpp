@@ -1,0 +1,73 @@
+#include "sim/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/framework.h"
+#include "plan/program/lower.h"
+#include "sim/estimate.h"
+#include "sim/flops.h"
+#include "sim/simulator.h"
+
+namespace foretrain {
+
+std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory> stages) {
+    for (StageMemory& m : stages) m.reserved = plan.cluster.device.reserved + framework_named(plan.framework).reserved;
+    return stages;
+}
+
+std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages) {
+    const auto largest = std::max_element(stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
+        return a.total() < b.total();
+    });
+    const Bytes capacity = plan.cluster.device.memory;
+    if (largest->total() <= capacity) return {};
+    return {{.reason = "out_of_memory",
+             .field = fmt::format("memory of stage {}", largest - stages.begin()),
+             .found = fmt::format("{:.2f} GiB", gibibytes(largest->total())),
+             .rule = fmt::format("must fit the {:.2f} GiB of {}", gibibytes(capacity), plan.cluster.device.name),
+             .allowed = "",
+             .suggestion = "more tensor, pipeline or ZeRO sharding, recompute, or a smaller micro-batch"}};
+}
+
+Prediction estimate(const Plan& plan) {
+    Prediction p;
+    p.plan = plan;
+    p.capacity = plan.cluster.device.memory;
+    p.rejections = check(plan);
+    if (!p.feasible()) return p;
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const Estimator estimator(skeleton, cost);
+    p.memory = with_reserved(plan, estimator.memory());
+    p.rejections = check_memory(plan, p.memory);
+    Estimate e = estimator.estimate();
+    p.step = e.step;
+    p.times = std::move(e.times);
+    p.wire = estimator.wire();
+    const Training& t = plan.training;
+    const ModelFlops flops = model_flops(plan.model, static_cast<double>(t.global_batch_size * t.sequence_length),
+                                         static_cast<double>(t.sequence_length));
+    p.model_flops = flops.full;
+    p.model_flops_causal = flops.causal;
+    // Kernels count the causal half of attention; HFU's convention here is attention in full.
+    p.hardware_flops = estimator.executed(&BodyCost::gemm_flops) + 2 * estimator.executed(&BodyCost::attention_flops);
+    return p;
+}
+
+Prediction simulate(const Plan& plan, Trace* trace) {
+    Prediction p = estimate(plan);
+    if (p.times.empty()) return p;
+    const CostModel cost(plan.cluster, plan.grid());
+    Trace simulated = simulate(lower(make_skeleton(plan)), cost);
+    // Nothing contends in this simulation, so the breakdown of the estimate holds for it too.
+    FORETRAIN_CHECK(step_time(simulated) == p.step, "estimate and simulation differ");
+    for (std::size_t s = 0; s < p.memory.size(); ++s)
+        FORETRAIN_CHECK(simulated.ranks[s].live_peak == p.memory[s].live_peak, "live peaks differ");
+    if (trace != nullptr) *trace = std::move(simulated);
+    return p;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,23 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace foretrain {
+namespace {
+
+TEST(UserError, SaysFileFieldFoundExpectedAndSuggestion) {
+    const UserError e({.file = "plan.json", .field = "a.b", .found = "3", .expected = "4", .suggestion = "5"});
+    EXPECT_STREQ(e.what(), "plan.json: a.b: found 3; expected 4 (try 5)");
+    EXPECT_STREQ(UserError({.expected = "4"}).what(), "expected 4");
+}
+
+TEST(Nearest, AnswersSlipsOnly) {
+    EXPECT_EQ(nearest("tensr", {"pipeline", "tensor", "data"}), "tensor");
+    EXPECT_EQ(nearest("xyz", {"pipeline", "tensor", "data"}), "");
+    EXPECT_EQ(nearest("", {}), "");
+}
+
+TEST(Check, ThrowsAnInternalError) { EXPECT_THROW(FORETRAIN_CHECK(1 == 2, "no"), InternalError); }
+
+}  // namespace
+}  // namespace foretrain

@@ -1,0 +1,224 @@
+#include "plan/check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+#include "plan/framework.h"
+
+namespace foretrain {
+namespace {
+
+// Llama 3 8B on 16 H100: tp 4, pp 2, dp 2. It checks.
+Plan sound() {
+    Plan p;
+    p.model = read_model("llama-3-8b");
+    p.cluster = read_cluster("dgx-h100");
+    p.cluster.nodes = 2;
+    p.framework = "megatron-lm";
+    p.training.global_batch_size = 32;
+    p.training.sequence_length = 4096;
+    p.parallelism.tensor = 4;
+    p.parallelism.pipeline = 2;
+    p.parallelism.data = 2;
+    p.parallelism.sequence_parallel = true;
+    return p;
+}
+
+Plan changed(const std::function<void(Plan&)>& change) {
+    Plan p = sound();
+    change(p);
+    return p;
+}
+
+std::vector<std::string> reasons(const std::vector<Rejection>& rejections) {
+    std::vector<std::string> out;
+    for (const Rejection& r : rejections) out.push_back(r.reason);
+    return out;
+}
+
+using Reasons = std::vector<std::string>;
+
+TEST(Check, AcceptsASoundPlan) {
+    EXPECT_EQ(reasons(check(sound())), Reasons{});
+    for (const std::string& name : model_preset_names()) {
+        Plan p = sound();
+        p.model = read_model(name);
+        p.training.sequence_length = 256;
+        p.parallelism.tensor = 1;
+        p.parallelism.sequence_parallel = false;
+        p.parallelism.data = 8;
+        EXPECT_EQ(reasons(check(p)), Reasons{}) << name;
+    }
+}
+
+TEST(Check, NamesEveryBrokenRule) {
+    const std::vector<std::pair<std::string, std::function<void(Plan&)>>> cases{
+        {"world_equals_devices", [](Plan& p) { p.cluster.nodes = 4; }},
+        {"tensor_divides_heads", [](Plan& p) { p.model.attention_heads = 34; }},
+        {"tensor_divides_kv_heads", [](Plan& p) { p.model.kv_heads = 2; }},
+        {"tensor_divides_ffn", [](Plan& p) { p.model.ffn_hidden_size = 1001; }},
+        {"pipeline_divides_layers", [](Plan& p) { p.model.layers = 33; }},
+        {"stage_layers_per_stage",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {8, 8, 16};
+         }},
+        {"stage_layers_sum",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {16, 15};
+         }},
+        {"stage_layers_sum",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {16, 17};
+         }},
+        {"stage_layers_sum",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {16, std::numeric_limits<std::int64_t>::max()};
+         }},
+        {"stage_layers_positive",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {32, 0};
+         }},
+        {"stage_layers_positive",
+         [](Plan& p) {
+             p.parallelism.stage_layers = {32, -1};
+         }},
+        {"batch_divides", [](Plan& p) { p.training.global_batch_size = 31; }},
+        {"batch_divides", [](Plan& p) { p.parallelism.micro_batch_size = 32; }},
+        {"tensor_divides_sequence", [](Plan& p) { p.training.sequence_length = 4094; }},
+        {"sequence_exceeds_positions",
+         [](Plan& p) {
+             p.model.positions = Positions::learned;
+             p.model.max_positions = 1024;
+         }},
+        {"recompute_layers",
+         [](Plan& p) {
+             p.parallelism.recompute = {Recompute::Kind::block, 17};
+         }},
+        {"recompute_layers",
+         [](Plan& p) {
+             p.parallelism.recompute = {Recompute::Kind::segment, 0};
+         }},
+        {"framework_zero_stage", [](Plan& p) { p.parallelism.zero_stage = 2; }},
+        {"framework_zero_stage", [](Plan& p) { p.parallelism.zero_stage = -1; }},
+        {"framework_schedule", [](Plan& p) { p.parallelism.schedule = Schedule::gpipe; }},
+        {"framework_recompute",
+         [](Plan& p) {
+             p.parallelism.recompute = {Recompute::Kind::every, 2};
+         }},
+        {"framework_unknown", [](Plan& p) { p.framework = "megatron"; }},
+        {"precision_not_calibrated", [](Plan& p) { p.training.precision = DType::fp32; }},
+        {"precision_not_calibrated", [](Plan& p) { p.cluster.device.peak.clear(); }},
+        {"precision_not_calibrated", [](Plan& p) { p.cluster.device.calibration.attention = {}; }},
+        {"microbatch_too_large", [](Plan& p) { p.training.sequence_length = std::int64_t{1} << 37; }},
+        {"step_too_long", [](Plan& p) { p.training.sequence_length = std::int64_t{1} << 30; }},
+        {"too_many_microbatches",
+         [](Plan& p) {
+             p.training.sequence_length = 4;
+             p.training.global_batch_size = std::int64_t{1} << 23;
+         }},
+    };
+    for (const auto& [reason, change] : cases) {
+        const std::vector<Rejection> r = check(changed(change));
+        EXPECT_EQ(reasons(r), Reasons{reason}) << reason;
+        for (const Rejection& no : r) EXPECT_FALSE(no.field.empty() || no.found.empty() || no.rule.empty()) << reason;
+    }
+    EXPECT_EQ(reasons(check(changed([](Plan& p) { p.training.precision = DType::fp64; }))),
+              (Reasons{"framework_precision", "precision_not_calibrated"}));
+}
+
+TEST(Check, SequenceParallelNeedsTensor) {
+    const Plan p = changed([](Plan& x) {
+        x.parallelism.tensor = 1;
+        x.parallelism.data = 8;
+    });
+    EXPECT_EQ(reasons(check(p)), Reasons{"sequence_parallel_needs_tensor"});
+}
+
+TEST(Check, UnevenStagesMayRecomputeAsFarAsTheLargest) {
+    EXPECT_EQ(reasons(check(changed([](Plan& p) {
+                  p.parallelism.stage_layers = {20, 12};
+                  p.parallelism.recompute = {Recompute::Kind::block, 20};
+              }))),
+              Reasons{});
+}
+
+TEST(Check, SaysItWithNumbers) {
+    const std::vector<Rejection> r = check(changed([](Plan& p) {
+        p.parallelism.tensor = 3;
+        p.parallelism.sequence_parallel = false;
+        p.model.kv_heads = 3;
+        p.model.ffn_hidden_size = 3;
+        p.parallelism.data = 8;
+        p.cluster.nodes = 6;
+    }));
+    ASSERT_EQ(reasons(r), Reasons{"tensor_divides_heads"});
+    EXPECT_EQ(text(r[0]),
+              "parallelism.tensor = 3: must divide attention_heads = 32 (allowed: 1, 2, 4, 8, 16, 32; try 2)");
+    const std::vector<Rejection> world = check(changed([](Plan& p) { p.cluster.nodes = 4; }));
+    EXPECT_EQ(world.at(0).suggestion, "data 4");
+    const std::vector<Rejection> batch = check(changed([](Plan& p) { p.training.global_batch_size = 33; }));
+    EXPECT_EQ(batch.at(0).suggestion, "32");
+}
+
+TEST(Check, RefusesAnyFieldOfAnySizeWithoutOverflow) {
+    const std::vector<std::function<std::int64_t&(Plan&)>> fields{
+        [](Plan& p) -> std::int64_t& { return p.parallelism.tensor; },
+        [](Plan& p) -> std::int64_t& { return p.parallelism.pipeline; },
+        [](Plan& p) -> std::int64_t& { return p.parallelism.data; },
+        [](Plan& p) -> std::int64_t& { return p.parallelism.micro_batch_size; },
+        [](Plan& p) -> std::int64_t& { return p.training.global_batch_size; },
+        [](Plan& p) -> std::int64_t& { return p.training.sequence_length; },
+        [](Plan& p) -> std::int64_t& { return p.cluster.nodes; },
+        [](Plan& p) -> std::int64_t& { return p.model.layers; },
+        [](Plan& p) -> std::int64_t& { return p.model.hidden_size; },
+        [](Plan& p) -> std::int64_t& { return p.model.attention_heads; },
+        [](Plan& p) -> std::int64_t& { return p.model.head_dim; },
+        [](Plan& p) -> std::int64_t& { return p.model.ffn_hidden_size; },
+        [](Plan& p) -> std::int64_t& { return p.model.vocab_size; },
+    };
+    for (std::int64_t x :
+         {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(),
+          std::numeric_limits<std::int64_t>::max(), std::int64_t{1'000'000'000'000'000'000}, std::int64_t{1} << 40})
+        for (std::size_t i = 0; i < fields.size(); ++i)
+            for (std::size_t j = 0; j < fields.size(); ++j) {
+                Plan p = sound();
+                fields[i](p) = x;
+                fields[j](p) = x;
+                const std::vector<Rejection> r = check(p);
+                EXPECT_FALSE(r.empty()) << i << ' ' << j << ' ' << x;
+                for (const Rejection& no : r) EXPECT_FALSE(text(no).empty());
+                check_runnable(p);
+            }
+}
+
+TEST(Check, RunsOnlyItsOwnEngineInFullPrecisionOnOneMachine) {
+    Plan p = sound();
+    EXPECT_EQ(reasons(check_runnable(p)), (Reasons{"framework_not_runnable", "precision_not_runnable"}));
+    p.framework = "foretrain";
+    p.training.precision = DType::fp64;
+    EXPECT_EQ(reasons(check_runnable(p)), Reasons{});
+    p.parallelism.data = 9;
+    EXPECT_EQ(reasons(check_runnable(p)), Reasons{"too_many_ranks"});
+}
+
+// Tens of nanoseconds; the bound leaves room for a busy machine.
+TEST(Check, IsCheapForAPlanThatChecks) {
+    const Plan p = sound();
+    std::size_t rejected = 0;
+    constexpr int times = 100000;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) rejected += check(p).size();
+    const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+    EXPECT_EQ(rejected, 0u);
+    EXPECT_LT(each, 5e-6);
+    RecordProperty("nanoseconds", static_cast<int>(each * 1e9));
+}
+
+}  // namespace
+}  // namespace foretrain

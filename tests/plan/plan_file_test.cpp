@@ -1,0 +1,205 @@
+#include "plan/plan_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/error.h"
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+
+namespace foretrain {
+namespace {
+
+UserErrorText refusal(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const UserError& e) {
+        return e.text();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+}
+
+// A plan file with these members of training and of parallelism, and more at its top.
+std::string file(const std::string& training, const std::string& parallelism, const std::string& more = "") {
+    return R"({"model": "llama-3-8b", "cluster": "dgx-h100", "training": {"global_batch_size": 32, "sequence_length": 4096)" +
+           training + R"(}, "parallelism": {)" + parallelism + "}" + more + "}";
+}
+
+Plan plan(const std::string& text) { return plan_from_json(Json::parse(text, "plan.json")); }
+
+std::string refused_field(const std::string& text) {
+    const UserErrorText t = refusal([&] { plan(text); });
+    EXPECT_EQ(t.file, "plan.json");
+    EXPECT_FALSE(t.found.empty());
+    EXPECT_FALSE(t.expected.empty());
+    return t.field;
+}
+
+void expect_equal(const Plan& a, const Plan& b) {
+    EXPECT_EQ(a.model, b.model);
+    EXPECT_EQ(a.cluster, b.cluster);
+    EXPECT_EQ(a.framework, b.framework);
+    EXPECT_EQ(a.training, b.training);
+    EXPECT_EQ(a.parallelism, b.parallelism);
+}
+
+TEST(PlanFile, FillsInWhatIsLeftOut) {
+    const Plan p = plan(file("", R"("tensor": 2)"));
+    EXPECT_EQ(p.framework, "megatron-lm");
+    EXPECT_EQ(p.training.precision, DType::bf16);
+    EXPECT_EQ(p.parallelism.data, 4);
+    EXPECT_TRUE(p.parallelism.sequence_parallel);  // the framework's default
+    EXPECT_EQ(p.parallelism.schedule, Schedule::one_f_one_b);
+    EXPECT_EQ(p.parallelism.recompute, Recompute{});
+    EXPECT_TRUE(p.parallelism.overlap.gradient_reduce);
+    EXPECT_FALSE(plan(file("", "")).parallelism.sequence_parallel);
+    EXPECT_FALSE(plan(file("", R"("tensor": 2, "sequence_parallel": false)")).parallelism.sequence_parallel);
+    EXPECT_FALSE(plan(file("", R"("tensor": 2)", R"(, "framework": "foretrain")")).parallelism.sequence_parallel);
+    EXPECT_FALSE(plan(file("", R"("tensor": 3)")).parallelism.sequence_parallel);  // does not divide 4096
+    EXPECT_EQ(plan(file("", R"("tensor": 3)")).parallelism.data, 1);               // check() refuses it
+}
+
+TEST(PlanFile, ReadsEveryField) {
+    const Plan p = plan(file(
+        R"(, "precision": "fp16", "learning_rate": 0.01, "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-6, "weight_decay": 0)",
+        R"("tensor": 2, "pipeline": 2, "data": 2, "sequence_parallel": true, "zero_stage": 1, "micro_batch_size": 4,
+           "schedule": "gpipe", "recompute": {"segment_layers": 4}, "stage_layers": [20, 12],
+           "overlap": {"gradient_reduce": false, "parameter_gather": false})",
+        R"(, "framework": {"name": "foretrain"}, "format": "foretrain.plan/1")"));
+    EXPECT_EQ(p.framework, "foretrain");
+    EXPECT_EQ(p.training.precision, DType::fp16);
+    EXPECT_EQ(p.training.learning_rate, 0.01);
+    EXPECT_EQ(p.training.beta1, 0.8);
+    EXPECT_EQ(p.training.beta2, 0.9);
+    EXPECT_EQ(p.training.epsilon, 1e-6);
+    EXPECT_EQ(p.training.weight_decay, 0);
+    EXPECT_EQ(describe(p.parallelism), "tp 2 pp 2 dp 2 zero 1 mbs 4 gpipe sp recompute segment 4 layers 20,12");
+    EXPECT_FALSE(p.parallelism.overlap.gradient_reduce);
+    EXPECT_FALSE(p.parallelism.overlap.parameter_gather);
+    EXPECT_EQ(plan(file("", R"("recompute": "full")")).parallelism.recompute.kind, Recompute::Kind::full);
+    EXPECT_EQ(plan(file("", R"("recompute": {"block_layers": 3})")).parallelism.recompute,
+              (Recompute{Recompute::Kind::block, 3}));
+    EXPECT_EQ(plan(file("", R"("recompute": {"every": 2})")).parallelism.recompute,
+              (Recompute{Recompute::Kind::every, 2}));
+    expect_equal(p, plan(plan_to_json(p).dump()));
+}
+
+TEST(PlanFile, WhatIsWrittenStandsAlone) {
+    Plan p = plan(file("", R"("tensor": 2, "pipeline": 4)"));
+    p.cluster.nodes = 5;
+    p.parallelism.data = 5;
+    const Json written = plan_to_json(p);
+    EXPECT_TRUE(written.at("model").is_object());
+    EXPECT_TRUE(written.at("cluster").at("device").is_object());
+    expect_equal(p, plan_from_json(Json::parse(written.dump(), "x")));
+    EXPECT_EQ(plan_to_json(plan_from_json(Json::parse(written.dump(), "x"))).dump(), written.dump());
+}
+
+TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
+    const Plan p = plan(file(
+        R"(, "precision": "bf16", "optimizer": "adamw", "flash_attention": true, "attention": null, "cross_entropy": null,
+             "dropout": null, "gradient_dtype": null, "optimizer_dtype": null, "fused_gradient_accumulation": null,
+             "compiled": false)",
+        R"("virtual_pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": null, "zero_shard_size": null,
+           "schedule": null, "recompute": "none", "offload": null,
+           "overlap": {"gradient_reduce": true, "parameter_gather": true, "tensor": false, "pipeline": false})"));
+    expect_equal(p, plan(file("", "")));
+    expect_equal(plan(file(R"(, "dropout": 0.0)", R"("overlap": null)")), p);
+}
+
+TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
+    EXPECT_EQ(refused_field(file("", R"("virtual_pipeline": 2)")), "parallelism.virtual_pipeline");
+    EXPECT_EQ(refused_field(file("", R"("context": 2)")), "parallelism.context");
+    EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
+    EXPECT_EQ(refused_field(file("", R"("zero_shard_size": 8)")), "parallelism.zero_shard_size");
+    EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
+    EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
+    EXPECT_EQ(refused_field(file("", R"("overlap": {"pipeline": true})")), "parallelism.overlap.pipeline");
+    EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
+    EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
+    EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");
+    EXPECT_EQ(refused_field(file(R"(, "attention": "flash3")", "")), "training.attention");
+    EXPECT_EQ(refused_field(file(R"(, "flash_attention": false)", "")), "training.flash_attention");
+    EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "fused")", "")), "training.cross_entropy");
+    EXPECT_EQ(refused_field(file(R"(, "dropout": 0.1)", "")), "training.dropout");
+    EXPECT_EQ(refused_field(file(R"(, "gradient_dtype": "bf16")", "")), "training.gradient_dtype");
+    EXPECT_EQ(refused_field(file(R"(, "compiled": true)", "")), "training.compiled");
+    EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
+    EXPECT_EQ(refused_field(file(R"(, "precision": "fp8")", "")), "training.precision");
+    EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),
+              "framework.overrides");
+}
+
+TEST(PlanFile, RefusesUnknownKeysAndWrongValues) {
+    EXPECT_EQ(refused_field(file("", R"("tensr": 2)")), "parallelism.tensr");
+    EXPECT_EQ(refused_field(file(R"(, "lr": 2)", "")), "training.lr");
+    EXPECT_EQ(refused_field(file("", "", R"(, "paralelism": {})")), "paralelism");
+    EXPECT_EQ(refused_field(file("", R"("overlap": {"gradient": true})")), "parallelism.overlap.gradient");
+    EXPECT_EQ(refused_field(file("", R"("tensor": 0)")), "parallelism.tensor");
+    EXPECT_EQ(refused_field(file("", R"("tensor": -1)")), "parallelism.tensor");
+    EXPECT_EQ(refused_field(file("", R"("tensor": 1.5)")), "parallelism.tensor");
+    EXPECT_EQ(refused_field(file("", R"("tensor": "2")")), "parallelism.tensor");
+    EXPECT_EQ(refused_field(file("", R"("data": 1000000000000000000)")), "parallelism.data");
+    EXPECT_EQ(refused_field(file("", R"("zero_stage": 4)")), "parallelism.zero_stage");
+    EXPECT_EQ(refused_field(file("", R"("sequence_parallel": 1)")), "parallelism.sequence_parallel");
+    EXPECT_EQ(refused_field(file("", R"("schedule": "1f1")")), "parallelism.schedule");
+    EXPECT_EQ(refused_field(file("", R"("recompute": {})")), "parallelism.recompute");
+    EXPECT_EQ(refused_field(file("", R"("recompute": 3)")), "parallelism.recompute");
+    EXPECT_EQ(refused_field(file("", R"("recompute": {"block_layers": 1, "every": 2})")), "parallelism.recompute");
+    EXPECT_EQ(refused_field(file("", R"("recompute": {"block_layers": 0})")), "parallelism.recompute.block_layers");
+    EXPECT_EQ(refused_field(file("", R"("stage_layers": [16, 0])")), "parallelism.stage_layers[1]");
+    EXPECT_EQ(refused_field(file("", R"("stage_layers": 16)")), "parallelism.stage_layers");
+    EXPECT_EQ(refused_field(file(R"(, "precision": "bf61")", "")), "training.precision");
+    EXPECT_EQ(refused_field(file(R"(, "beta1": 1)", "")), "training.beta1");
+    EXPECT_EQ(refused_field(file(R"(, "learning_rate": -1)", "")), "training.learning_rate");
+    EXPECT_EQ(refused_field(file("", "", R"(, "framework": "megatron")")), "framework");
+    EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "version": "9"})")),
+              "framework.version");
+    EXPECT_EQ(refused_field(file("", "", R"(, "format": "foretrain.plan/2")")), "format");
+    refusal([] { plan("[]"); });
+    refusal([] { plan("{}"); });
+    refusal([] { plan(R"({"model": "llama-3-8b", "cluster": "dgx-h100"})"); });
+    EXPECT_EQ(refused_field(R"({"model": "llama-3-8", "cluster": "dgx-h100", "training": {}})"), "model");
+    EXPECT_EQ(refused_field(R"({"model": "llama-3-8b", "cluster": "dgx", "training": {}})"), "cluster");
+}
+
+TEST(PlanFile, ARunRecordKeepsWhatItLikesAtItsTop) {
+    expect_equal(plan(file("", "", R"(, "id": "run-1", "measured": {"step_time_s": 1}, "anything": [1])")),
+                 plan(file("", "")));
+    EXPECT_EQ(refused_field(file("", R"("anything": 1)", R"(, "id": "run-1")")), "parallelism.anything");
+}
+
+TEST(PlanFile, PathsAreRelativeToThePlan) {
+    const auto folder = std::filesystem::temp_directory_path() / "foretrain_plan_file_test";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "m.json") << model_to_json(read_model("gpt2")).dump();
+    std::ofstream(folder / "c.json") << cluster_to_json(read_cluster("dgx-a100")).dump();
+    std::ofstream(folder / "plan.json")
+        << R"({"model": "m.json", "cluster": "./c.json", "training": {"global_batch_size": 8, "sequence_length": 1024}})";
+    const Plan p = plan_from_json(Json::parse_file((folder / "plan.json").string()));
+    EXPECT_EQ(p.model, read_model("gpt2"));
+    EXPECT_EQ(p.cluster, read_cluster("dgx-a100"));
+    EXPECT_EQ(p.parallelism.data, 8);
+    std::filesystem::remove_all(folder);
+}
+
+TEST(PlanFile, ReadsTheWordsOfTheCommandLine) {
+    EXPECT_EQ(recompute_from_text("none"), Recompute{});
+    EXPECT_EQ(recompute_from_text("selective").kind, Recompute::Kind::selective);
+    for (const Recompute& r : {Recompute{Recompute::Kind::block, 2}, Recompute{Recompute::Kind::segment, 4},
+                               Recompute{Recompute::Kind::every, 3}, Recompute{Recompute::Kind::full, 0}})
+        EXPECT_EQ(recompute_from_text(describe(r)), r);
+    for (const char* text :
+         {"", "block", "block 0", "block -1", "block x", "block 2x", "block 99999999999999999999", "blok 2", "full 2"})
+        refusal([&] { recompute_from_text(text); });
+    EXPECT_EQ(schedule_from_text("gpipe"), Schedule::gpipe);
+    EXPECT_EQ(schedule_from_text("1f1b"), Schedule::one_f_one_b);
+    EXPECT_EQ(refusal([] { schedule_from_text("gpip"); }).suggestion, "gpipe");
+}
+
+}  // namespace
+}  // namespace foretrain
