@@ -183,6 +183,7 @@ Plan sweep_base_from_options(const Options& options) {
     std::set<std::string> axes;
     for (const Field& field : fields)
         if (field.swept) axes.insert(field.key);
+    axes.erase("schedule");  // a sweep keeps the base's unless it is given others
     return plan_without(options, axes, true);
 }
 

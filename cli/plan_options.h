@@ -19,7 +19,8 @@ std::vector<OptionGroup> plan_option_groups();
 Plan plan_from_options(const Options& options);
 
 // For a sweep: the axes that it varies (tensor, pipeline, data, zero-stage, micro-batch-size,
-// schedule, recompute, stage-layers) are left out of both, whatever the file says of them.
+// recompute, with them stage-layers) are left out, whatever the file says of them; --schedule is
+// the sweep's own option too, but a file's schedule stays.
 std::vector<OptionGroup> sweep_base_option_groups();
 Plan sweep_base_from_options(const Options& options);
 

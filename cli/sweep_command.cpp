@@ -27,13 +27,13 @@ Syntax sweep_syntax() {
              "    --sequence-length 4096",
              "foretrain sweep --plan plan.json --tensor 4,8 --recompute none,full --top 5 --save-plan best.json"},
         .groups = sweep_base_option_groups()};
-    OptionGroup axes{"Axes (values with commas between them; left out: all that divide)",
+    OptionGroup axes{"Axes (values with commas between them; left out: all that are worth trying)",
                      {{"tensor", "N,...", "tensor-parallel ranks"},
                       {"pipeline", "N,...", "pipeline stages"},
                       {"data", "N,...", "data-parallel ranks"},
                       {"zero-stage", "N,...", "0 to 3"},
                       {"micro-batch-size", "N,...", "samples a microbatch"},
-                      {"schedule", "NAME,...", "gpipe, 1f1b"},
+                      {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
                       {"recompute", "HOW,...", "none, selective, full, \"block N\", \"segment N\", \"every N\""},
                       {"max-memory", "GIB", "of each GPU, less than it has"}}};
     OptionGroup output = output_options();
