@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_name.h"
 #include "hardware/device_file.h"
 #include "hardware/fields.h"
 
@@ -103,7 +104,12 @@ ClusterSpec cluster_from_short_form(const Json& value) {
     }
     if (const Json rate = value.get("inter_node_gbps_per_node"); !rate.is_null())
         set_node_rate(c.network, rate.number(1e-3, 1e7) * 1e9 / 8);
-    scale_to_devices(c, value.at("gpus").integer(1, std::int64_t{1} << 24));
+    const Json gpus = value.at("gpus");
+    try {
+        scale_to_devices(c, gpus.integer(1, std::int64_t{1} << 24));
+    } catch (const UserError& e) {  // which does not know the file
+        gpus.fail(e.text().found, e.text().expected, e.text().suggestion);
+    }
     return c;
 }
 

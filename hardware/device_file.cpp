@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 
 #include "base/error.h"
+#include "base/file_name.h"
 #include "base/kernel_kind.h"
 #include "base/preset.h"
 #include "hardware/fields.h"
@@ -242,14 +242,6 @@ std::vector<std::string> hardware_preset_names(const std::string& format) {
     for (const Preset& p : hardware_presets())
         if (Json::parse(p.text, p.name).at("format").string() == format) names.emplace_back(p.name);
     return names;
-}
-
-bool names_a_file(const std::string& text) {
-    return text.find('/') != std::string::npos || (text.size() > 5 && text.substr(text.size() - 5) == ".json");
-}
-
-std::string beside(const std::string& file, const std::string& path) {
-    return (std::filesystem::path(file).parent_path() / path).string();
 }
 
 }  // namespace foretrain

@@ -23,8 +23,4 @@ std::vector<std::string> device_preset_names();
 Json hardware_preset(const std::string& name, const std::string& format, const Json& where);
 std::vector<std::string> hardware_preset_names(const std::string& format);
 
-// Whether a text names a file rather than a preset, and that file as seen from the one it stands in.
-bool names_a_file(const std::string& text);
-std::string beside(const std::string& file, const std::string& path);
-
 }  // namespace foretrain

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_name.h"
 #include "base/preset.h"
 #include "models/hugging_face.h"
 #include "models/model_limits.h"
@@ -16,10 +17,6 @@ namespace foretrain {
 namespace {
 
 constexpr const char* model_format = "foretrain.model/1";
-
-bool names_a_file(const std::string& text) {
-    return text.find('/') != std::string::npos || (text.size() > 5 && text.substr(text.size() - 5) == ".json");
-}
 
 const std::vector<std::string> inline_keys{"format",
                                            "name",
@@ -109,8 +106,9 @@ ModelSpec model_from_inline(const Json& value) {
 
 ModelSpec model_from_object(const Json& value) {
     if (!value.is_object()) value.fail(value.found(), "a model: an object, a preset's name or a file name");
-    if (!value.has("model_type") && !value.has("layers"))
-        value.fail("an object without model_type and without layers",
+    const auto own = [&](const char* key) { return value.has(key); };
+    if (!own("model_type") && !own("layers") && !own("hidden_size") && !own("attention_heads"))
+        value.fail("an object with neither model_type nor layers",
                    "a Hugging Face config.json (model_type) or foretrain's own form (layers, hidden_size, ...)");
     ModelSpec m = value.has("model_type") ? model_from_hugging_face(value) : model_from_inline(value);
     if (m.name.empty())
@@ -173,7 +171,7 @@ ModelSpec model_from_json(const Json& value) {
     if (!value.is_string()) return model_from_object(value);
     const std::string name = value.string();
     if (!names_a_file(name)) return preset_named(name, value);
-    return model_from_object(Json::parse_file((std::filesystem::path(value.file()).parent_path() / name).string()));
+    return model_from_object(Json::parse_file(beside(value.file(), name)));
 }
 
 Json model_to_json(const ModelSpec& m) {

@@ -76,7 +76,7 @@ struct SweepResult {
     std::map<std::string, RejectionCount> fell;  // reason -> how many
     std::vector<Prediction> best;   // fastest first; ties by plan order
     std::vector<Prediction> pareto; // step time against peak memory, fastest first
-    double elapsed_s = 0;
+    double elapsed_s = 0;           // set by whoever holds the clock
 };
 
 // The join of a simulated and a measured trace.

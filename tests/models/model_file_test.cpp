@@ -128,6 +128,7 @@ TEST(ModelFile, RefusesSizesThatCannotBe) {
     refusal([] { model("null"); });
     refusal([] { model("{}"); });
     refusal([] { model("{\"name\": \"llama\"}"); });
+    EXPECT_EQ(refusal([] { model(R"({"layer": 2, "hidden_size": 64})"); }).suggestion, "layers");
 }
 
 TEST(ModelFile, AnswersAMisspeltPreset) {

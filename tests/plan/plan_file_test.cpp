@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 
 #include "base/error.h"
 #include "hardware/cluster_file.h"
 #include "models/model_file.h"
+#include "plan/check.h"
 
 namespace foretrain {
 namespace {
@@ -185,6 +187,30 @@ TEST(PlanFile, PathsAreRelativeToThePlan) {
     EXPECT_EQ(p.cluster, read_cluster("dgx-a100"));
     EXPECT_EQ(p.parallelism.data, 8);
     std::filesystem::remove_all(folder);
+}
+
+// Whatever is done to a file, it reads or is refused by UserError; nothing else escapes.
+TEST(PlanFile, SurvivesBrokenFiles) {
+    const std::string whole = plan_to_json(plan(file("", R"("tensor": 2, "recompute": {"block_layers": 2})"))).dump();
+    for (std::size_t cut = 0; cut < whole.size(); cut += 7) refusal([&] { plan(whole.substr(0, cut)); });
+    std::mt19937 random(1);
+    constexpr char raw[] = "0123456789-+.eE\"{}[]:,nulltrue \n\0\xff";
+    const std::string bytes(raw, sizeof raw - 1);
+    int read = 0;
+    for (int i = 0; i < 3000; ++i) {
+        std::string text = whole;
+        for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes)
+            text[random() % text.size()] = bytes[random() % bytes.size()];
+        try {
+            const Plan p = plan(text);
+            check(p);
+            plan_to_json(p).dump();
+            ++read;
+        } catch (const UserError& e) {
+            EXPECT_NE(std::string(e.what()), "");
+        }
+    }
+    EXPECT_GT(read, 0);
 }
 
 TEST(PlanFile, ReadsTheWordsOfTheCommandLine) {

@@ -1,0 +1,25 @@
+// How an instruction uses its operands: the one table that text, verify and whoever looks for
+// conflicts read.
+//
+//   access_of(instruction, stage, 0) == Access::read     // of a send
+//   access_of(instruction, stage, 0) == std::nullopt     // of an alloc: it touches no memory
+#pragma once
+
+#include <optional>
+
+#include "plan/program/program.h"
+
+namespace foretrain {
+
+bool names_body(InstructionKind kind);                             // of the chunk level
+bool is_collective(InstructionKind kind);                          // all_reduce, reduce_scatter, all_gather
+bool is_message(InstructionKind kind);                             // send, recv
+bool is_known(InstructionKind kind);                               // in range
+bool has_kernel(const Instruction& i, const StageProgram& stage);  // a kernel whose index is in range
+
+// How many operands the instruction takes; nothing where any number will do (chunk level).
+// Precondition of both: a kernel's index is in range.
+std::optional<int> operands_taken(const Instruction& instruction, const StageProgram& stage);
+std::optional<Access> access_of(const Instruction& instruction, const StageProgram& stage, int index);
+
+}  // namespace foretrain

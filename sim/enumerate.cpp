@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "plan/framework.h"
+#include "sim/sweep.h"
+
+namespace foretrain {
+
+namespace {
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+    std::vector<std::int64_t> low, high;
+    for (std::int64_t d = 1; d * d <= n; ++d) {
+        if (n % d != 0) continue;
+        low.push_back(d);
+        if (d != n / d) high.push_back(n / d);
+    }
+    low.insert(low.end(), high.rbegin(), high.rend());
+    return low;
+}
+
+template <class T>
+bool allowed(const std::vector<T>& axis, const T& value) {
+    return axis.empty() || std::find(axis.begin(), axis.end(), value) != axis.end();
+}
+
+bool divides_model(const ModelSpec& m, std::int64_t tensor) {
+    return m.attention_heads % tensor == 0 && m.kv_heads % tensor == 0 && m.ffn_hidden_size % tensor == 0;
+}
+
+std::vector<std::int64_t> micro_batches(const SweepSpace& space, std::int64_t samples) {
+    std::vector<std::int64_t> out;
+    if (space.micro_batch_size.empty())
+        for (std::int64_t b = 1; b <= 64 && samples % b == 0; b *= 2) out.push_back(b);
+    for (std::int64_t b : space.micro_batch_size)
+        if (b > 0 && samples % b == 0) out.push_back(b);
+    return out;
+}
+
+std::vector<Recompute> recomputes(const Framework& framework, const SweepSpace& space, std::int64_t layers) {
+    if (!space.recompute.empty()) return space.recompute;
+    const auto has = [&](Recompute::Kind kind) {
+        return std::find(framework.recompute.begin(), framework.recompute.end(), kind) != framework.recompute.end();
+    };
+    std::vector<Recompute> out{{}};
+    if (has(Recompute::Kind::selective)) out.push_back({Recompute::Kind::selective, 0});
+    if (has(Recompute::Kind::full)) out.push_back({Recompute::Kind::full, 0});
+    if (has(Recompute::Kind::block))
+        for (std::int64_t quarter = 1; quarter <= 3; ++quarter)
+            if (const std::int64_t n = layers * quarter / 4; n > 0 && n < layers && layers * quarter % 4 == 0)
+                out.push_back({Recompute::Kind::block, n});
+    return out;
+}
+
+std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space, std::int64_t data) {
+    std::vector<int> out;
+    for (int stage : framework.zero_stages)
+        if (allowed(space.zero_stage, stage) && (data > 1 || stage == 0 || !space.zero_stage.empty()))
+            out.push_back(stage);
+    return out;
+}
+
+// Appends the plans that share tensor, pipeline and data.
+void append(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
+    const Parallelism& p = base.parallelism;
+    if (base.training.global_batch_size % p.data != 0) return;
+    const std::int64_t samples = base.training.global_batch_size / p.data;
+    const std::vector<Schedule> schedules =
+        space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
+    const std::int64_t layers = layers_by_stage(base).front();
+    for (int zero : zero_stages(framework, space, p.data))
+        for (std::int64_t micro_batch : micro_batches(space, samples))
+            for (Schedule schedule : schedules)
+                for (const Recompute& recompute : recomputes(framework, space, layers)) {
+                    out.push_back(base);
+                    Parallelism& q = out.back().parallelism;
+                    q.zero_stage = zero;
+                    q.micro_batch_size = micro_batch;
+                    q.schedule = schedule;
+                    q.recompute = recompute;
+                }
+}
+
+}  // namespace
+
+std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
+    const Framework& framework = framework_named(base.framework);
+    const std::int64_t devices = base.cluster.devices();
+    std::vector<Plan> out;
+    for (std::int64_t tensor : divisors(devices)) {
+        if (!allowed(space.tensor, tensor) || !divides_model(base.model, tensor)) continue;
+        for (std::int64_t pipeline : divisors(devices / tensor)) {
+            if (!allowed(space.pipeline, pipeline) || pipeline > base.model.layers) continue;
+            const bool uneven = !base.parallelism.stage_layers.empty();
+            if (uneven ? base.parallelism.stage_layers.size() != static_cast<std::size_t>(pipeline)
+                       : base.model.layers % pipeline != 0)
+                continue;
+            Plan plan = base;
+            plan.parallelism.tensor = tensor;
+            plan.parallelism.pipeline = pipeline;
+            plan.parallelism.data = devices / tensor / pipeline;
+            if (!allowed(space.data, plan.parallelism.data)) continue;
+            plan.parallelism.sequence_parallel =
+                tensor > 1 && (base.parallelism.sequence_parallel ||
+                               (framework.default_sequence_parallel && base.training.sequence_length % tensor == 0));
+            append(plan, framework, space, out);
+        }
+    }
+    return out;
+}
+
+}  // namespace foretrain
