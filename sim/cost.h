@@ -3,7 +3,7 @@
 //
 //   CostModel cost(plan.cluster, plan.grid());
 //   Time t = cost.kernel(GemmArgs{...});
-//   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0].kernels, 0);
+//   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0]);
 //
 // Forms and constants: hardware/calibration.h. A group costs what its slowest instance costs. The
 // constructor works out everything that does not depend on sizes; callers remember repeated answers.
@@ -38,9 +38,13 @@ public:
     Time message(Bytes bytes, std::int64_t stage, std::int64_t peer) const;
     Time memory_traffic(KernelKind kind, Bytes bytes) const;
 
-    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch are traffic of the
-    // elements that they count, at the speed of a cast. A message costs the same on both sides.
-    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels, std::int64_t stage) const;
+    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch move their count
+    // of elements at the speed of a cast. A message costs the same on both sides.
+    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels,
+                     std::int64_t stage) const;
+    Time instruction(const Instruction& i, const StageProgram& stage) const {
+        return instruction(i, stage.kernels, stage.stage);
+    }
 
 private:
     static constexpr std::size_t dtype_count = 6;
