@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// What lives all through the step; the rest lives from its alloc to its free.
-constexpr std::array persistent{Region::weights, Region::gradients, Region::optimizer};
-
-Bytes persistent_bytes(const StageProgram& stage) {
-    Bytes sum;
-    for (const Region r : persistent) sum += stage.region_bytes[static_cast<std::size_t>(r)];
-    return sum;
-}
-
 // By how much an instruction changes what lives.
 Bytes live_change(const Instruction& i, const StageProgram& stage) {
     if (i.kind == InstructionKind::alloc) return stage.buffers[at(i.operand[0])].bytes();
@@ -261,7 +252,7 @@ RankTrace Simulator::State::trace(std::size_t index, const RankGrid& grid) const
     RankStep step;
     step.spans.reserve(stage.steps.size());
     WireCounter wire(grid, rank.stage);
-    Bytes live = persistent_bytes(program), peak = live;
+    Bytes live = program.standing(), peak = live;
     std::int64_t last = 0, step_end = -1;
     for (std::size_t i = 0; i < stage.steps.size(); ++i) {
         const Instruction& instruction = program.instructions[i];
@@ -294,7 +285,7 @@ std::vector<MemorySample> Simulator::State::memory(std::size_t index) const {
     // Stable: what happens at the same time happens in host order.
     std::stable_sort(changes.begin(), changes.end(),
                      [](const MemorySample& a, const MemorySample& b) { return a.time < b.time; });
-    std::vector<MemorySample> samples{{Time{}, persistent_bytes(program)}};
+    std::vector<MemorySample> samples{{Time{}, program.standing()}};
     for (const MemorySample& c : changes) {
         const Bytes live = samples.back().live + c.live;
         if (samples.back().time == c.time)

@@ -19,11 +19,12 @@ template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
 // One operand: what the kernel does with it, and how many of its elements it touches. That is the
-// whole tensor, but for the rows of a table of which only some are looked up.
+// whole tensor, but where `whole` says otherwise: of a table only some rows are looked up.
 struct Operand {
     Access access = Access::read;
     std::int64_t elements = 0;
     DType type = DType::fp32;
+    std::int64_t whole = elements;
 
     std::int64_t bytes() const { return elements * size_of(type) * (access == Access::update ? 2 : 1); }
 };
@@ -87,7 +88,8 @@ Operands operands(const SwigluArgs& a) {
 }
 
 Operands operands(const RopeArgs& a) {  // the values in qkv are not touched
-    return {{U, a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim, a.type}};
+    const std::int64_t rows = a.batch * a.sequence;
+    return {{U, rows * (a.heads + a.kv_heads) * a.head_dim, a.type, rows * (a.heads + 2 * a.kv_heads) * a.head_dim}};
 }
 
 Operands operands(const AttentionForwardArgs& a) {
@@ -108,19 +110,20 @@ Operands operands(const AttentionBackwardArgs& a) {
 }
 
 Operands operands(const EmbeddingArgs& a) {
-    const std::int64_t looked_up = a.tokens * a.width;
+    const std::int64_t looked_up = a.tokens * a.width, table = a.rows * a.width;
     const Operand tokens{R, a.tokens, DType::int32};
-    if (!a.backward) return {tokens, {R, looked_up, a.type}, {W, looked_up, a.type}};
-    const Operand add{U, looked_up, a.gradient};
-    const Operand zero_and_add{W, a.rows * a.width + 2 * looked_up, a.gradient};
+    if (!a.backward) return {tokens, {R, looked_up, a.type, table}, {W, looked_up, a.type}};
+    const Operand add{U, looked_up, a.gradient, table};
+    const Operand zero_and_add{W, table + 2 * looked_up, a.gradient, table};
     return {tokens, {R, looked_up, a.type}, a.accumulate ? add : zero_and_add};
 }
 
 Operands operands(const PositionsArgs& a) {
     const std::int64_t n = a.tokens * a.width, used = std::min(a.tokens, a.sequence) * a.width;
-    if (!a.backward) return {{U, n, a.type}, {R, used, a.type}};
-    if (a.accumulate) return {{R, n, a.type}, {U, used, a.gradient}};
-    return {{R, n, a.type}, {W, a.table_rows * a.width, a.gradient}};
+    const std::int64_t table = a.table_rows * a.width;
+    if (!a.backward) return {{U, n, a.type}, {R, used, a.type, table}};
+    if (a.accumulate) return {{R, n, a.type}, {U, used, a.gradient, table}};
+    return {{R, n, a.type}, {W, table, a.gradient}};
 }
 
 Operands operands(const ResidualAddArgs& a) {
@@ -209,6 +212,12 @@ Operands operands_of(const KernelArgs& args) {
     return std::visit([](const auto& a) { return operands(a); }, args);
 }
 
+Operand operand(const KernelArgs& args, int index) {
+    const Operands o = operands_of(args);
+    FORETRAIN_CHECK(index >= 0 && index < o.count, std::string(name_of(kind_of(args))) + " has no such operand");
+    return o.list[static_cast<std::size_t>(index)];
+}
+
 }  // namespace
 
 KernelKind kind_of(const KernelArgs& args) {
@@ -245,10 +254,8 @@ Work work(const KernelArgs& args) {
 
 int operand_count(const KernelArgs& args) { return operands_of(args).count; }
 
-Access operand_access(const KernelArgs& args, int index) {
-    const Operands o = operands_of(args);
-    FORETRAIN_CHECK(index >= 0 && index < o.count, std::string(name_of(kind_of(args))) + " has no such operand");
-    return o.list[static_cast<std::size_t>(index)].access;
-}
+Access operand_access(const KernelArgs& args, int index) { return operand(args, index).access; }
+std::int64_t operand_elements(const KernelArgs& args, int index) { return operand(args, index).whole; }
+DType operand_type(const KernelArgs& args, int index) { return operand(args, index).type; }
 
 }  // namespace foretrain

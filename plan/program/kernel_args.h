@@ -211,6 +211,9 @@ Work work(const KernelArgs& args);
 enum class Access : std::uint8_t { read, write, update };
 int operand_count(const KernelArgs& args);
 Access operand_access(const KernelArgs& args, int index);
+// The tensor that the kernel expects there.
+std::int64_t operand_elements(const KernelArgs& args, int index);
+DType operand_type(const KernelArgs& args, int index);
 
 // One line, and back. from_text throws UserError on an unknown kernel, field or value.
 std::string to_text(const KernelArgs& args);

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cmath>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -48,9 +49,9 @@ constexpr auto fields(const NormForwardArgs&) {
 }
 constexpr auto fields(const NormBackwardArgs&) {
     using A = NormBackwardArgs;
-    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms}, Field{"residual", &A::residual},
-                      Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
-                      Field{"gradient", &A::gradient});
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
+                      Field{"residual", &A::residual}, Field{"accumulate", &A::accumulate},
+                      Field{"epsilon", &A::epsilon}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
 }
 constexpr auto fields(const GeluArgs&) {  // backward: by the kind
     using A = GeluArgs;
@@ -231,6 +232,23 @@ void set_field(Args& args, std::string_view kernel, std::string_view word, std::
     seen.push_back(name);
 }
 
+// About the largest of the counts that kernel_args.cpp makes of the sizes, without overflow.
+double size_or_one(std::int64_t x) { return static_cast<double>(std::max<std::int64_t>(x, 1)); }
+template <class Args>
+double magnitude(const Args& args) {
+    double product = 1;
+    each_field(args, [&](const auto& field) {
+        if constexpr (std::is_same_v<decltype(args.*field.member), const std::int64_t&>)
+            product *= size_or_one(args.*field.member);
+    });
+    if constexpr (std::is_same_v<Args, AttentionForwardArgs> || std::is_same_v<Args, AttentionBackwardArgs>)
+        product *= size_or_one(args.sequence);
+    return product;
+}
+double magnitude(const PositionsArgs& a) {
+    return (size_or_one(a.tokens) + size_or_one(a.sequence) + size_or_one(a.table_rows)) * size_or_one(a.width);
+}
+
 }  // namespace
 
 std::string to_text(const KernelArgs& args) {
@@ -254,6 +272,8 @@ KernelArgs kernel_args_from_text(std::string_view text) {
         [&](auto& a) {
             std::vector<std::string_view> seen;
             for (std::size_t i = 1; i < words.size(); ++i) set_field(a, name, words[i], seen);
+            constexpr double most = 1e17;  // times the largest factors of work(), this fits 64 bits
+            if (magnitude(a) > most) unknown(std::string(name), text, "sizes whose product is below 1e17", {});
         },
         args);
     return args;

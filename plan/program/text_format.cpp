@@ -135,7 +135,7 @@ std::string Line::word(std::string_view expected) {
 }
 
 std::optional<std::string> Line::field(std::string_view name) {
-    asked_.emplace_back(name);
+    asked_.push_back(name);
     for (Word& w : words_)
         if (w.is_field && !w.taken && w.name == name) {
             w.taken = true;
@@ -154,7 +154,9 @@ void Line::finish() const {
         if (w.taken) continue;
         if (!w.is_field) fail(w.text, "nothing more but fields (name=value)");
         const bool twice = std::find(asked_.begin(), asked_.end(), w.name) != asked_.end();
-        fail(w.name + "=", twice ? std::string("each field once") : one_of(asked_), asked_);
+        if (twice) fail(w.name + "=", "each field once");
+        const std::vector<std::string> fields(asked_.begin(), asked_.end());
+        fail(w.name + "=", one_of(fields), fields);
     }
 }
 

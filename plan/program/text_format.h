@@ -47,7 +47,7 @@ public:
     // The next word that is not a field (name=value), unquoted; an error says what was expected.
     std::string word(std::string_view expected);
     std::optional<std::string> word_if_any();
-    // The value of a field, at most once a line.
+    // The value of a field, at most once a line. `name` is a literal.
     std::optional<std::string> field(std::string_view name);
     std::string required(std::string_view name);
     // All that is left must have been asked for.
@@ -73,11 +73,10 @@ public:
     // One of the values of an enum that has `count` values, by its name.
     template <class Enum>
     Enum choice(std::string_view text, int count) const {
+        for (int i = 0; i < count; ++i)
+            if (name_of(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
         std::vector<std::string> names;
-        for (int i = 0; i < count; ++i) {
-            names.emplace_back(name_of(static_cast<Enum>(i)));
-            if (names.back() == text) return static_cast<Enum>(i);
-        }
+        for (int i = 0; i < count; ++i) names.emplace_back(name_of(static_cast<Enum>(i)));
         fail(text, one_of(names), names);
     }
     template <class Enum>
@@ -97,7 +96,7 @@ private:
     std::string unquote(std::string_view text, std::size_t& at) const;
 
     std::vector<Word> words_;
-    std::vector<std::string> asked_;
+    std::vector<std::string_view> asked_;
     std::int64_t number_ = 0;
 };
 

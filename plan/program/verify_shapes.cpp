@@ -98,7 +98,7 @@ public:
         : p_(program), s_(stage), id_(id), i_(stage.instructions[static_cast<std::size_t>(id)]) {}
 
     Verdict broken() {
-        fields() && indices() && waits() && transfers() && last();
+        fields() && indices() && waits() && kernel() && transfers() && last();
         if (text_.empty()) return std::nullopt;
         return Failure{s_.stage, id_, rule_, text_};
     }
@@ -157,6 +157,21 @@ private:
         return true;
     }
 
+    // The tensors that a kernel expects are those that it gets.
+    bool kernel() {
+        if (i_.kind != Kind::kernel) return true;
+        const KernelArgs& args = s_.kernels[static_cast<std::size_t>(i_.kernel)];
+        for (int o = 0; o < i_.operands; ++o) {
+            const Buffer& b = buffer(o);
+            const std::int64_t elements = operand_elements(args, o);
+            const DType type = operand_type(args, o);
+            if (b.elements != elements || b.type != type)
+                return fail("size", fmt::format("operand {} ({}) is {} x {}, the kernel takes {} x {}", o, b.name,
+                                                b.elements, name_of(b.type), elements, name_of(type)));
+        }
+        return true;
+    }
+
     bool transfers() {
         if (is_message(i_.kind)) return message();
         if (is_collective(i_.kind)) return collective();
@@ -188,7 +203,8 @@ private:
         if (i_.kind == Kind::all_reduce) return fits(0, i_.count, false);
         const int part = i_.kind == Kind::all_gather ? 0 : 1;
         const std::int64_t size = p_.grid.size(i_.axis);
-        if (i_.count > most_elements / size) return fail("size", fmt::format("count {} is too large", i_.count));
+        if (i_.count < 1 || i_.count > most_elements / size)
+            return fail("size", fmt::format("count {} is out of range", i_.count));
         return fits(part, i_.count, true) && fits(1 - part, i_.count * size, true) && in_place(part);
     }
 

@@ -55,7 +55,7 @@ Plan small_plan(const ModelSpec& model, const Parallelism& parallelism, DType pr
     plan.parallelism = parallelism;
     plan.training.precision = precision;
     plan.training.sequence_length = 8;
-    plan.training.global_batch_size = 8 * parallelism.data;
+    plan.training.global_batch_size = 6 * parallelism.data;
     DeviceSpec& device = plan.cluster.device;
     device.name = "small";
     device.memory = Bytes{GiB};
@@ -102,7 +102,7 @@ void add_choices(std::vector<Plan>& plans, const ModelSpec& model, int zero) {
     p = two, p.schedule = Schedule::gpipe, add(p);
     p = two, p.sequence_parallel = false, add(p);
     p = two, p.micro_batch_size = 2, add(p);
-    p = two, p.micro_batch_size = 8, add(p);  // one microbatch
+    p = two, p.micro_batch_size = 6, add(p);  // one microbatch
     p = two, p.stage_layers = {3, 1}, p.recompute = {Kind::segment, 2}, add(p);
     p = two, p.pipeline = 3, p.stage_layers = {1, 1, 2}, add(p);
     p = two, p.overlap = {false, false}, add(p);

@@ -13,7 +13,7 @@ ModelSpec small_gpt(bool tied);    // learned positions, LayerNorm, GELU, biases
 ModelSpec small_llama();           // rotary positions, RMSNorm, SwiGLU, grouped queries, untied
 ModelSpec small_tied_llama();
 
-// Four layers, framework foretrain, sequence 8, fp32, eight samples a data rank.
+// Four layers, framework foretrain, sequence 8, fp32, six samples a data rank.
 Plan small_plan(const ModelSpec& model, const Parallelism& parallelism, DType precision = DType::fp32);
 
 // A varied set: all products of the main axes at their ends, and each further choice in turn.
