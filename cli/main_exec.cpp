@@ -94,7 +94,7 @@ int run(const Arguments& arguments) {
         "steps", po::value<std::int64_t>()->default_value(10))("trace", po::value<std::string>())(
         "seed", po::value<std::int64_t>()->default_value(0));
     const po::variables_map values = parse(options, arguments);
-    RunOptions how{.kernels = &cpu_kernels()};
+    RunOptions how{.kernels = &cpu_kernels(), .bind_ranks = true};
     how.steps = in_range(values, "steps", 1, 1'000'000'000);
     how.seed = static_cast<std::uint64_t>(in_range(values, "seed", 0, INT64_MAX));
 

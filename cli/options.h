@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cli/command.h"
 
 namespace foretrain::cli {
@@ -72,19 +73,7 @@ std::string help_text(const Syntax& syntax);
 
 // Calls `f`; a UserError from it that names no file is made to name the option.
 template <class F>
-auto for_option(const std::string& name, F f) -> decltype(f());
-
-// Where results go: --format and --output.
-OptionGroup output_options(const std::string& formats = "table|json|csv");
-void write_result(const Options& options, Console& console, const std::string& text);
-void write_file(const std::string& option, const std::string& path, const std::string& text);
-
-}  // namespace foretrain::cli
-
-#include "base/error.h"
-
-template <class F>
-auto foretrain::cli::for_option(const std::string& name, F f) -> decltype(f()) {
+auto for_option(const std::string& name, F f) -> decltype(f()) {
     try {
         return f();
     } catch (const UserError& e) {
@@ -92,3 +81,10 @@ auto foretrain::cli::for_option(const std::string& name, F f) -> decltype(f()) {
         option_error(name, e.text().found, e.text().expected, e.text().suggestion);
     }
 }
+
+// Where results go: --format and --output.
+OptionGroup output_options(const std::string& formats = "table|json|csv");
+void write_result(const Options& options, Console& console, const std::string& text);
+void write_file(const std::string& option, const std::string& path, const std::string& text);
+
+}  // namespace foretrain::cli

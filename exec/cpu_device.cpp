@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <chrono>
@@ -50,6 +51,20 @@ void CpuStream::push(const Task& task) {
 void CpuStream::synchronize() {
     const std::int64_t goal = pushed_.load();
     drained_.wait([&] { return done_.load() >= goal; });
+}
+
+void CpuStream::bind(std::int64_t processor) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;  // it runs anywhere then
+    std::int64_t wanted = processor % std::max(CPU_COUNT(&allowed), 1);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed) || wanted-- > 0) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        static_cast<void>(pthread_setaffinity_np(worker_.native_handle(), sizeof(one), &one));
+        return;
+    }
 }
 
 void CpuStream::work() {
@@ -151,8 +166,9 @@ std::byte* CpuDevice::allocate(Bytes bytes) {
     return static_cast<std::byte*>(address);
 }
 
-CpuStream& CpuDevice::make_stream(const std::string& name) {
+CpuStream& CpuDevice::make_stream(const std::string& name, StreamUse use) {
     streams_.push_back(std::make_unique<CpuStream>(*this, name));
+    if (use == StreamUse::compute && compute_processor_ >= 0) streams_.back()->bind(compute_processor_);
     return *streams_.back();
 }
 

@@ -2,7 +2,7 @@
 // that streams really overlap; an event is a counter.
 //
 //   CpuDevice device(cpu_kernels());
-//   CpuStream& stream = device.make_stream("compute");
+//   CpuStream& stream = device.make_stream("compute", StreamUse::compute);
 //   stream.enqueue([=] { *p = 1; });          // captures: plain data only
 //   device.synchronize();
 //
@@ -79,6 +79,8 @@ public:
         push(Task(call));
     }
     void synchronize();  // until all that was enqueued has run or been skipped
+    // Keeps the worker on one processor of those that this process may use, counted from 0 and around.
+    void bind(std::int64_t processor);
 
 private:
     void push(const Task& task);
@@ -106,11 +108,13 @@ public:
     CpuDevice& operator=(const CpuDevice&) = delete;
 
     std::byte* allocate(Bytes bytes) override;
-    CpuStream& make_stream(const std::string& name) override;
+    CpuStream& make_stream(const std::string& name, StreamUse use) override;
     CpuEvent& make_event() override;
     void write(void* to, const void* host, Bytes bytes) override;
     void read(void* host, const void* from, Bytes bytes) override;
     Time now() const override;
+    // Compute streams made from now on stay on this processor.
+    void bind_compute(std::int64_t processor) { compute_processor_ = processor; }
     void on_error(ErrorHandler handler) override { handler_ = std::move(handler); }
     void synchronize() override;
 
@@ -126,6 +130,7 @@ private:
     const KernelTable& kernels_;
     RankProgress* progress_;
     ErrorHandler handler_;
+    std::int64_t compute_processor_ = -1;  // -1: anywhere
     std::atomic<bool> failed_{false};
     std::mutex error_mutex_;
     std::exception_ptr error_;  // the first; under error_mutex_

@@ -8,7 +8,7 @@
 // waits is released, and synchronize() throws the first error.
 //
 //   std::byte* arena = device.allocate(bytes);                    // once, zeroed
-//   DeviceStream& compute = device.make_stream("compute");
+//   DeviceStream& compute = device.make_stream("compute", StreamUse::compute);
 //   DeviceEvent& done = device.make_event();
 //   compute.kernel(args, context);
 //   compute.record(done);
@@ -45,6 +45,10 @@ public:
     virtual void synchronize() = 0;  // holds the host
 };
 
+// What a stream is for. Compute has the device, or a processor of the host, to itself where it can;
+// communication runs beside it.
+enum class StreamUse : std::uint8_t { compute, communication };
+
 class DeviceStream {
 public:
     virtual ~DeviceStream() = default;
@@ -72,7 +76,7 @@ public:
 
     // Page-aligned and zeroed; lives as long as the device.
     virtual std::byte* allocate(Bytes bytes) = 0;
-    virtual DeviceStream& make_stream(const std::string& name) = 0;
+    virtual DeviceStream& make_stream(const std::string& name, StreamUse use) = 0;
     virtual DeviceEvent& make_event() = 0;
 
     virtual void write(void* to, const void* host, Bytes bytes) = 0;

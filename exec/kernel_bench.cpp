@@ -64,7 +64,7 @@ KernelBench::KernelBench(const KernelTable& kernels, const MeasureOptions& optio
     for (int c = 0; c < options.cores; ++c) {
         Core& core = cores_.emplace_back();
         core.device = std::make_unique<CpuDevice>(kernels);
-        core.stream = &core.device->make_stream("calibrate");
+        core.stream = &core.device->make_stream("calibrate", StreamUse::compute);
         core.arena = core.device->allocate(Bytes{arena_bytes});
         core.spans.resize(most_calls + 1);
     }

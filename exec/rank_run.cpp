@@ -95,7 +95,8 @@ void RankRun::make_streams() {
     for (const Instruction& i : stage_.instructions) {
         DeviceStream*& stream = streams_[static_cast<std::size_t>(i.stream)];
         if (stream == nullptr && !is_bookkeeping(i.kind))
-            stream = &device_.make_stream(fmt::format("{}.{}", rank_, name_of(i.stream)));
+            stream = &device_.make_stream(fmt::format("{}.{}", rank_, name_of(i.stream)),
+                                          i.stream == Stream::compute ? StreamUse::compute : StreamUse::communication);
         span_index_.push_back(is_timed(i.kind) ? static_cast<std::int32_t>(spans_.size()) : -1);
         if (is_timed(i.kind)) spans_.emplace_back();
     }

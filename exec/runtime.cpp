@@ -97,6 +97,9 @@ RunResult run_program(const Program& program, const RunOptions& options) {
     std::vector<std::unique_ptr<CpuDevice>> devices;
     for (std::int64_t r = 0; r < count; ++r)
         devices.push_back(std::make_unique<CpuDevice>(*options.kernels, &world.progress(r)));
+    // One rank alone is best left where the system puts it.
+    if (options.bind_ranks && count > 1 && count <= static_cast<std::int64_t>(std::thread::hardware_concurrency()))
+        for (std::int64_t r = 0; r < count; ++r) devices[static_cast<std::size_t>(r)]->bind_compute(r);
     std::vector<std::thread> threads;
     for (std::int64_t r = 0; r < count; ++r)
         threads.emplace_back(

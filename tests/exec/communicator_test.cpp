@@ -52,7 +52,7 @@ std::vector<std::string> on_ranks(std::int64_t count, milliseconds limit, const 
             });
             const auto group = world.join(iota(count), r, 0);
             try {
-                body({r, *group, device, device.make_stream("reduce")});
+                body({r, *group, device, device.make_stream("reduce", StreamUse::communication)});
                 device.synchronize();
             } catch (const std::exception& e) {
                 errors[static_cast<std::size_t>(r)] = e.what();
@@ -176,7 +176,7 @@ TEST(Collectives, InPlace) {
 TEST(Messages, ArriveInOrderAndAreCounted) {
     const std::int64_t ranks = 4;  // a ring
     expect_no_errors(on_ranks(ranks, milliseconds(10000), [&](Rank me) {
-        CpuStream& receiver = me.device.make_stream("recv");
+        CpuStream& receiver = me.device.make_stream("recv", StreamUse::communication);
         std::vector<std::vector<float>> out, in;
         for (int m = 0; m < 50; ++m) {
             out.push_back(values<float>(me.number + 10 * m, 17 + m));

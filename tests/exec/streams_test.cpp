@@ -13,7 +13,7 @@ namespace {
 TEST(CpuStream, RunsInOrder) {
     const KernelTable none{};
     CpuDevice device(none);
-    CpuStream& stream = device.make_stream("compute");
+    CpuStream& stream = device.make_stream("compute", StreamUse::compute);
     std::vector<int> seen;
     for (int i = 0; i < 1000; ++i) stream.enqueue([&seen, i] { seen.push_back(i); });
     device.synchronize();
@@ -25,8 +25,8 @@ TEST(CpuStream, RunsInOrder) {
 TEST(CpuStream, EventsOrderStreams) {
     const KernelTable none{};
     CpuDevice device(none);
-    CpuStream& a = device.make_stream("a");
-    CpuStream& b = device.make_stream("b");
+    CpuStream& a = device.make_stream("a", StreamUse::compute);
+    CpuStream& b = device.make_stream("b", StreamUse::communication);
     CpuEvent& a_done = device.make_event();
     CpuEvent& b_done = device.make_event();
     int value = 0;
@@ -54,8 +54,8 @@ TEST(CpuStream, EventsOrderStreams) {
 TEST(CpuStream, OverlapsWithAnother) {
     const KernelTable none{};
     CpuDevice device(none);
-    CpuStream& a = device.make_stream("a");
-    CpuStream& b = device.make_stream("b");
+    CpuStream& a = device.make_stream("a", StreamUse::compute);
+    CpuStream& b = device.make_stream("b", StreamUse::communication);
     std::atomic<int> met{0};
     // Each waits for the other: this ends only if both run at once.
     for (CpuStream* s : {&a, &b}) {
@@ -74,8 +74,8 @@ TEST(CpuStream, ErrorSurfacesAndReleases) {
     CpuDevice device(none, &progress);
     std::atomic<int> reported{-1};
     device.on_error([&](std::int32_t instruction, const std::exception_ptr&) { reported = instruction; });
-    CpuStream& a = device.make_stream("a");
-    CpuStream& b = device.make_stream("b");
+    CpuStream& a = device.make_stream("a", StreamUse::compute);
+    CpuStream& b = device.make_stream("b", StreamUse::communication);
     CpuEvent& done = device.make_event();
     Span span{.instruction = 7, .start = {}, .end = {}};
     bool ran = false;
@@ -101,7 +101,7 @@ TEST(CpuStream, ErrorSurfacesAndReleases) {
 TEST(CpuStream, SpansMeasureTheWorkBetween) {
     const KernelTable none{};
     CpuDevice device(none);
-    CpuStream& stream = device.make_stream("compute");
+    CpuStream& stream = device.make_stream("compute", StreamUse::compute);
     Span span;
     const Time before = device.now();
     stream.begin(span);
@@ -116,7 +116,7 @@ TEST(CpuStream, SpansMeasureTheWorkBetween) {
 TEST(CpuDevice, ArenaIsPageAlignedAndZeroed) {
     const KernelTable none{};
     CpuDevice device(none);
-    CpuStream& stream = device.make_stream("compute");
+    CpuStream& stream = device.make_stream("compute", StreamUse::compute);
     std::byte* arena = device.allocate(Bytes{100000});
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena) % 4096, 0u);
     for (int i = 0; i < 100000; ++i) ASSERT_EQ(arena[i], std::byte{0});
@@ -139,7 +139,7 @@ TEST(CpuDevice, UnfinishedWorkIsDroppedAtTheEnd) {
     int ran = 0;
     {
         CpuDevice device(none);
-        CpuStream& stream = device.make_stream("compute");
+        CpuStream& stream = device.make_stream("compute", StreamUse::compute);
         stream.enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
         for (int i = 0; i < 100; ++i) stream.enqueue([&ran] { ++ran; });
     }

@@ -18,7 +18,7 @@ Validation joined() {
                 1);
 }
 
-const KindError& kind(const Validation& v, const std::string& name) {
+KindError kind(const Validation& v, const std::string& name) {
     for (const KindError& k : v.by_kind)
         if (k.kind == name) return k;
     throw std::runtime_error("no kind " + name);
@@ -39,7 +39,7 @@ TEST(Join, StepsAreTheSlowestRanksMedians) {
 }
 
 TEST(Join, KernelsAreSummedOverRanks) {
-    const KindError& gemm = kind(joined(), "gemm");
+    const KindError gemm = kind(joined(), "gemm");
     EXPECT_EQ(gemm.count, 4);
     EXPECT_EQ(gemm.predicted, us(400));
     EXPECT_EQ(gemm.measured, us(440));
