@@ -87,15 +87,8 @@ void RankRun::allocate() {
         for (std::size_t k = 0; k < i.operands; ++k)
             addresses[k] = i.operand[k] < 0 ? nullptr : address_.at(static_cast<std::size_t>(i.operand[k]));
     }
-    // What no instruction allocates lives for the whole run: whole regions, since their buffers may
-    // be parts of one another.
     live_.resize(stage_.buffers.size());
-    std::array<bool, region_count> transient{};
-    for (const Instruction& i : stage_.instructions)
-        if (i.kind == InstructionKind::alloc) transient[static_cast<std::size_t>(buffer(i.operand[0]).region)] = true;
-    for (std::size_t r = 0; r < transient.size(); ++r)
-        if (!transient[r]) live_bytes_ += stage_.region_bytes[r];
-    live_peak_ = live_bytes_;
+    live_bytes_ = live_peak_ = stage_.standing();
 }
 
 void RankRun::make_streams() {

@@ -131,18 +131,13 @@ Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) cons
                                       : domain_message_us(bytes.value, domain_));
 }
 
-Time CostModel::instruction(const Instruction& i, const StageProgram& stage) const {
-    return instruction(i, stage.kernels, stage.stage, traffic_bytes(i, stage.buffers));
-}
-
-Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage,
-                            Bytes traffic) const {
+Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage) const {
     const Bytes payload{i.count * size_of(i.type)};
     switch (i.kind) {
         case InstructionKind::kernel: return kernel(kernels.at(static_cast<std::size_t>(i.kernel)));
         case InstructionKind::fill:
-        case InstructionKind::copy:
-        case InstructionKind::load_batch: return memory_traffic(KernelKind::cast, traffic);
+        case InstructionKind::load_batch: return memory_traffic(KernelKind::cast, payload);
+        case InstructionKind::copy: return memory_traffic(KernelKind::cast, 2 * payload);
         case InstructionKind::all_reduce: return collective(i.kind, i.axis, payload);
         case InstructionKind::reduce_scatter:
         case InstructionKind::all_gather: return collective(i.kind, i.axis, payload * grid_.size(i.axis));

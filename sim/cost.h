@@ -38,11 +38,13 @@ public:
     Time message(Bytes bytes, std::int64_t stage, std::int64_t peer) const;
     Time memory_traffic(KernelKind kind, Bytes bytes) const;
 
-    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch are `traffic` at
-    // the speed of a cast. A message costs the same on both sides.
-    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels, std::int64_t stage,
-                     Bytes traffic = Bytes{}) const;
-    Time instruction(const Instruction& instruction, const StageProgram& stage) const;
+    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch move their count
+    // of elements at the speed of a cast. A message costs the same on both sides.
+    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels,
+                     std::int64_t stage) const;
+    Time instruction(const Instruction& i, const StageProgram& stage) const {
+        return instruction(i, stage.kernels, stage.stage);
+    }
 
 private:
     static constexpr std::size_t dtype_count = 6;
@@ -70,21 +72,5 @@ private:
     NetworkSpec network_;
     std::array<std::vector<GroupPlacement>, axis_count> groups_;
 };
-
-// Bytes that a fill, copy or load_batch moves; none for other instructions. `buffers` are a stage's or
-// a body's.
-template <class Buffers>
-Bytes traffic_bytes(const Instruction& i, const Buffers& buffers) {
-    const auto operand = [&](std::size_t o) { return buffers.at(static_cast<std::size_t>(i.operand.at(o))).bytes(); };
-    Bytes written;
-    switch (i.kind) {
-        case InstructionKind::fill: return operand(0);
-        case InstructionKind::copy: return operand(0) + operand(1);
-        case InstructionKind::load_batch:
-            for (std::size_t o = 0; o < i.operands; ++o) written += operand(o);
-            return written;
-        default: return Bytes{};
-    }
-}
 
 }  // namespace foretrain

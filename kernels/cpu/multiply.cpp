@@ -26,6 +26,9 @@ void multiply_plain(View<T> a, View<T> b, T* c, std::int64_t stride) {
         }
 }
 
+// From here on packing pays for itself.
+constexpr std::int64_t large = 128 * 128 * 128;
+
 template <class T>
 ConstMap<T> map(View<T> a) {  // as it lies in memory
     return a.transposed ? ConstMap<T>(a.data, a.columns, a.rows, Eigen::OuterStride<>(a.stride))
@@ -39,6 +42,7 @@ void multiply(bool add, View<T> a, View<T> b, T* c, std::int64_t stride) {
     if (!add)
         for (std::int64_t i = 0; i < a.rows; ++i) std::fill_n(c + i * stride, b.columns, T{0});
     if (a.rows == 1 || b.columns == 1 || a.rows + a.columns + b.columns < 24) return multiply_plain(a, b, c, stride);
+    if (a.rows * a.columns * b.columns >= large) return add_blocked_product(a, b, c, stride);
     Eigen::Map<Matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>> out(c, a.rows, b.columns,
                                                                       Eigen::OuterStride<>(stride));
     const ConstMap<T> left = map(a), right = map(b);

@@ -25,4 +25,8 @@ View<T> transposed(View<T> a) {
 template <class T>
 void multiply(bool add, View<T> a, View<T> b, T* c, std::int64_t stride);
 
+// C += A B for large matrices (kernels/cpu/blocked_multiply.cpp); `multiply` chooses.
+template <class T>
+void add_blocked_product(View<T> a, View<T> b, T* c, std::int64_t stride);
+
 }  // namespace foretrain::cpu

@@ -44,6 +44,13 @@ Bytes StageProgram::arena() const {
     return total;
 }
 
+Bytes StageProgram::standing() const {
+    Bytes total;
+    for (std::size_t r = 0; r < region_count; ++r)
+        if (!has_life(static_cast<Region>(r))) total += region_bytes[r];
+    return total;
+}
+
 std::pair<std::int64_t, std::int64_t> block_range(std::int64_t count, std::int64_t size, std::int64_t index) {
     const std::int64_t each = count / size;
     const std::int64_t extra = count % size;  // the first `extra` members take one element more

@@ -78,7 +78,7 @@ struct Instruction {
     Stream stream = Stream::compute;
     Axis axis = Axis::none;  // group of a collective
     Reduction reduction = Reduction::sum;
-    DType type = DType::fp32;      // elements of a collective or message
+    DType type = DType::fp32;      // of those `count` elements
     std::uint8_t operands = 0;     // used entries of `operand`
     std::uint8_t waits = 0;        // used entries of `wait`
     std::int16_t chunk = 0;        // model chunk of the stage
@@ -87,7 +87,7 @@ struct Instruction {
     std::int32_t body = -1;        // index in StageProgram::bodies, chunk level only
     std::int32_t kernel = -1;      // index in StageProgram::kernels
     std::int32_t section = -1;     // index in StageProgram::sections: where in the model
-    std::int64_t count = 0;        // elements of a collective's smaller side, or of a message
+    std::int64_t count = 0;        // elements of a collective's smaller side, a message, fill, copy or load_batch
     std::array<std::int32_t, max_operands> operand{};  // indices in StageProgram::buffers
     std::array<Wait, max_waits> wait{};
 
@@ -109,6 +109,12 @@ enum class Region : std::uint8_t {
 };
 constexpr int region_count = 8;
 std::string_view name_of(Region region);
+
+// Whether the region's tensors begin and end within a step, by alloc and free; the others' stand all
+// through it.
+constexpr bool has_life(Region r) {
+    return r == Region::activations || r == Region::transients || r == Region::communication;
+}
 
 // A tensor's place in its rank's arena: address = region base + offset + coordinate(axis) * stride.
 struct Buffer {
@@ -164,7 +170,8 @@ struct StageProgram {
     std::array<Bytes, region_count> region_bytes{};
     std::int32_t loss = -1;  // buffer with the sum of token losses (fp64), last stage only
 
-    Bytes arena() const;  // sum of the regions
+    Bytes arena() const;     // sum of the regions
+    Bytes standing() const;  // of those whose tensors stand all through the step
     bool operator==(const StageProgram&) const = default;
 };
 

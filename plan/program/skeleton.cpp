@@ -96,6 +96,7 @@ private:
         Instruction i;
         i.kind = kind;
         i.stream = stream;
+        i.axis = Axis::pipeline;
         i.type = skeleton_.context.types.weight;
         i.microbatch = microbatch;
         i.peer = peer;

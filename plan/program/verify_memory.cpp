@@ -26,8 +26,6 @@ Clock join(const Clock& a, const Clock& b) {
     return out;
 }
 
-bool has_life(Region r) { return r == Region::activations || r == Region::transients || r == Region::communication; }
-
 // Parameters and their state are there before the step; all else is empty.
 bool given(Region r) { return r == Region::weights || r == Region::gradients || r == Region::optimizer; }
 

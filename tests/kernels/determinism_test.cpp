@@ -69,7 +69,7 @@ TYPED_TEST(Determinism, MatrixProducts) {
     const std::int64_t e = sizeof(TypeParam);
     struct {
         std::int64_t m, n, k;
-    } const shapes[] = {{1, 9, 30}, {3, 4, 5}, {7, 7, 9}, {20, 17, 65}, {37, 130, 40}};
+    } const shapes[] = {{1, 9, 30}, {3, 4, 5}, {7, 7, 9}, {20, 17, 65}, {37, 130, 40}, {141, 133, 150}};
     for (const auto& s : shapes)
         for (int bits = 0; bits < 8; ++bits) {
             const GemmArgs a{s.m, s.n, s.k, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, true, GemmRole::forward,

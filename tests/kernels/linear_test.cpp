@@ -7,7 +7,8 @@ namespace {
 struct Shape {
     std::int64_t m, n, k;
 };
-const Shape shapes[] = {{1, 1, 1}, {1, 40, 30}, {40, 1, 30}, {5, 7, 3}, {33, 65, 17}, {64, 96, 128}, {70, 131, 300}};
+const Shape shapes[] = {{1, 1, 1},    {1, 40, 30},   {40, 1, 30},    {5, 7, 3},
+                        {33, 65, 17}, {64, 96, 128}, {70, 131, 300}, {141, 133, 150}};
 
 Tensor<double> reference(const GemmArgs& a, const Tensor<double>& left, const Tensor<double>& right, Tensor<double> c,
                          const Tensor<double>& bias) {
@@ -41,6 +42,10 @@ TEST(Gemm, EveryTransposeAccumulationAndBias) {
             a.type = a.output = DType::fp64;
             check_gemm<double>(a);
         }
+}
+
+TEST(Gemm, MoreThanOneBlockEveryWay) {
+    check_gemm<float>({.m = 200, .n = 3076, .k = 130, .transpose_b = true, .accumulate = true});
 }
 
 TEST(Gemm, OtherTypesAreRefusedByName) {

@@ -1,0 +1,215 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <ostream>
+
+namespace foretrain::cli {
+
+namespace po = boost::program_options;
+
+namespace {
+
+std::string quoted(const std::string& text) { return fmt::format("\"{}\"", text.substr(0, 80)); }
+
+std::vector<std::string> names_of(const Syntax& syntax) {
+    std::vector<std::string> names{"--help"};
+    for (const OptionGroup& group : syntax.groups)
+        for (const Option& option : group.options) names.push_back("--" + option.name);
+    return names;
+}
+
+po::options_description describe(const Syntax& syntax) {
+    po::options_description all;
+    for (const OptionGroup& group : syntax.groups)
+        for (const Option& option : group.options) {
+            if (option.value.empty())
+                all.add_options()(option.name.c_str(), "");
+            else
+                all.add_options()(option.name.c_str(), po::value<std::string>(), "");
+        }
+    all.add_options()("help", "");
+    return all;
+}
+
+[[noreturn]] void unknown_option(const Syntax& syntax, std::string token) {
+    token = token.substr(0, token.find('='));
+    const std::string usage = syntax.usage.substr(0, syntax.usage.find(" ["));
+    throw UserError({.file = "command line",
+                     .field = token,
+                     .found = "an unknown option",
+                     .expected = fmt::format("one that `{} --help` lists", usage),
+                     .suggestion = nearest(token, names_of(syntax))});
+}
+
+std::vector<po::option> parse_tokens(const Syntax& syntax, const Arguments& tokens) {
+    namespace style = po::command_line_style;
+    const po::options_description description = describe(syntax);
+    try {
+        return po::command_line_parser(tokens)
+            .options(description)
+            .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
+            .run()
+            .options;
+    } catch (const po::unknown_option& e) {
+        unknown_option(syntax, e.get_option_name());
+    } catch (const po::invalid_command_line_syntax& e) {
+        const bool missing = e.kind() != po::invalid_syntax::extra_parameter;
+        throw UserError({.file = "command line",
+                         .field = e.get_option_name(),
+                         .found = missing ? "no value" : "a value",
+                         .expected = missing ? "one after it" : "none: it is a switch"});
+    } catch (const po::error& e) {
+        throw UserError({.file = "command line", .found = e.what(), .expected = "options as --help lists them"});
+    }
+}
+
+}  // namespace
+
+void option_error(const std::string& name, std::string found, std::string expected, std::string suggestion) {
+    throw UserError({.file = "command line",
+                     .field = "--" + name,
+                     .found = std::move(found),
+                     .expected = std::move(expected),
+                     .suggestion = std::move(suggestion)});
+}
+
+std::string Options::text_or(const std::string& name, const std::string& otherwise) const {
+    return has(name) ? text(name) : otherwise;
+}
+
+namespace {
+
+std::int64_t whole_number(const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) {
+    std::int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error != std::errc{} || end != text.data() + text.size() || n < least || n > most)
+        option_error(name, quoted(text),
+                     most == INT64_MAX ? fmt::format("a whole number of at least {}", least)
+                                       : fmt::format("a whole number from {} to {}", least, most));
+    return n;
+}
+
+}  // namespace
+
+std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most) const {
+    return whole_number(name, text(name), least, most);
+}
+
+std::int64_t Options::integer_or(const std::string& name, std::int64_t otherwise, std::int64_t least,
+                                 std::int64_t most) const {
+    return has(name) ? integer(name, least, most) : otherwise;
+}
+
+double Options::number(const std::string& name, double least) const {
+    const std::string given = text(name);
+    double x = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), x);
+    if (error != std::errc{} || end != given.data() + given.size() || !std::isfinite(x) || x < least)
+        option_error(name, quoted(given), fmt::format("a number of at least {}", least));
+    return x;
+}
+
+bool Options::on_off(const std::string& name) const {
+    const std::string given = text(name);
+    if (given == "on" || given == "true" || given == "1") return true;
+    if (given == "off" || given == "false" || given == "0") return false;
+    option_error(name, quoted(given), "on or off", nearest(given, {"on", "off"}));
+}
+
+std::string Options::choice(const std::string& name, const std::vector<std::string>& names) const {
+    if (!has(name)) return names.front();
+    const std::string given = text(name);
+    if (std::find(names.begin(), names.end(), given) == names.end())
+        option_error(name, quoted(given), fmt::format("one of {}", fmt::join(names, ", ")), nearest(given, names));
+    return given;
+}
+
+std::vector<std::string> Options::list(const std::string& name) const {
+    const std::string given = text(name);
+    std::vector<std::string> parts;
+    for (std::size_t from = 0; from <= given.size();) {
+        const std::size_t comma = std::min(given.find(',', from), given.size());
+        parts.push_back(given.substr(from, comma - from));
+        if (parts.back().empty()) option_error(name, quoted(given), "values with commas between them, as in 1,2,4");
+        from = comma + 1;
+    }
+    return parts;
+}
+
+std::vector<std::int64_t> Options::integers(const std::string& name, std::int64_t least, std::int64_t most) const {
+    std::vector<std::int64_t> numbers;
+    for (const std::string& part : list(name)) numbers.push_back(whole_number(name, part, least, most));
+    return numbers;
+}
+
+std::optional<Options> parse(const Syntax& syntax, const Arguments& arguments, Console& console) {
+    Options options;
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    if (dashes != arguments.end()) options.after_dashes_.assign(dashes + 1, arguments.end());
+    Arguments tokens(arguments.begin(), dashes);
+    std::replace(tokens.begin(), tokens.end(), std::string("-h"), std::string("--help"));
+    if (std::find(tokens.begin(), tokens.end(), "--help") != tokens.end()) {
+        console.out << help_text(syntax);
+        return std::nullopt;
+    }
+    for (const po::option& option : parse_tokens(syntax, tokens)) {
+        if (option.position_key >= 0) {
+            const std::string& value = option.value.front();
+            if (value.size() > 1 && value.front() == '-') unknown_option(syntax, value);
+            if (options.positional_.size() == syntax.positional)
+                throw UserError(
+                    {.file = "command line", .found = quoted(value), .expected = "an option, which begins with --"});
+            options.positional_.push_back(value);
+            continue;
+        }
+        if (options.has(option.string_key)) option_error(option.string_key, "it twice", "it once");
+        options.values_[option.string_key] = option.value.empty() ? std::string() : option.value.front();
+    }
+    return options;
+}
+
+std::string help_text(const Syntax& syntax) {
+    std::string s = fmt::format("Usage: {}\n\n{}\n", syntax.usage, syntax.summary);
+    if (!syntax.examples.empty()) s += "\nExamples:\n";
+    for (const std::string& example : syntax.examples) s += "  " + example + "\n";
+    constexpr std::size_t column = 37;
+    for (const OptionGroup& group : syntax.groups) {
+        s += fmt::format("\n{}:\n", group.title);
+        for (const Option& option : group.options) {
+            std::string left = fmt::format("  --{} {}", option.name, option.value);
+            if (left.size() + 2 > column) left += "\n";
+            s += left.back() == '\n' ? left + std::string(column, ' ') : fmt::format("{:<{}}", left, column);
+            s += option.help + "\n";
+        }
+    }
+    return s;
+}
+
+OptionGroup output_options(const std::string& formats) {
+    return {"Output",
+            {{"format", formats, "form of the result (table)"},
+             {"output", "FILE", "write the result there instead of standard output"}}};
+}
+
+void write_file(const std::string& option, const std::string& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) option_error(option, quoted(path), "a file that can be written");
+}
+
+void write_result(const Options& options, Console& console, const std::string& text) {
+    if (options.has("output"))
+        write_file("output", options.text("output"), text);
+    else
+        console.out << text;
+}
+
+}  // namespace foretrain::cli

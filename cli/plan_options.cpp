@@ -1,0 +1,196 @@
+#include "cli/plan_options.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <set>
+
+#include "base/json.h"
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+#include "plan/plan_file.h"
+
+namespace foretrain::cli {
+
+namespace {
+
+enum class Kind : std::uint8_t { size, stage, number, on_off, text, recompute, layers };
+
+// A field of the plan file: where it stands, and how it is called and written as an option.
+struct Field {
+    const char* section;  // "training" or "parallelism"; "overlap" inside the latter; "" at the top
+    const char* key;
+    const char* option;
+    Kind kind;
+    const char* value;
+    const char* help;
+    bool swept = false;  // an axis of a sweep, or meaningless beside one
+};
+
+constexpr Field fields[] = {
+    {"", "framework", "framework", Kind::text, "NAME", "software that runs the plan (the cluster's default)"},
+    {"training", "global_batch_size", "global-batch-size", Kind::size, "N", "samples a step"},
+    {"training", "sequence_length", "sequence-length", Kind::size, "N", "tokens a sample"},
+    {"training", "precision", "precision", Kind::text, "TYPE", "bf16, fp16, fp32 or fp64 (bf16)"},
+    {"training", "learning_rate", "learning-rate", Kind::number, "X", "of AdamW (0.001)"},
+    {"training", "beta1", "beta1", Kind::number, "X", "(0.9)"},
+    {"training", "beta2", "beta2", Kind::number, "X", "(0.95)"},
+    {"training", "epsilon", "epsilon", Kind::number, "X", "(1e-8)"},
+    {"training", "weight_decay", "weight-decay", Kind::number, "X", "(0.1)"},
+    {"parallelism", "tensor", "tensor", Kind::size, "N", "tensor-parallel ranks (1)", true},
+    {"parallelism", "pipeline", "pipeline", Kind::size, "N", "pipeline stages (1)", true},
+    {"parallelism", "data", "data", Kind::size, "N", "data-parallel ranks (follows from the GPUs)", true},
+    {"parallelism", "virtual_pipeline", "virtual-pipeline", Kind::size, "N", "chunks a stage; only 1 so far"},
+    {"parallelism", "context", "context", Kind::size, "N", "context-parallel ranks; only 1 so far"},
+    {"parallelism", "expert", "expert", Kind::size, "N", "expert-parallel ranks; only 1 so far"},
+    {"parallelism", "sequence_parallel", "sequence-parallel", Kind::on_off, "on|off",
+     "between tensor-parallel regions (the framework's)"},
+    {"parallelism", "zero_stage", "zero-stage", Kind::stage, "0|1|2|3", "what data ranks share out (0)", true},
+    {"parallelism", "micro_batch_size", "micro-batch-size", Kind::size, "N", "samples a microbatch (1)", true},
+    {"parallelism", "schedule", "schedule", Kind::text, "NAME", "gpipe or 1f1b (1f1b)", true},
+    {"parallelism", "recompute", "recompute", Kind::recompute, "HOW",
+     "none, selective, full, \"block N\", \"segment N\", \"every N\"", true},
+    {"parallelism", "stage_layers", "stage-layers", Kind::layers, "N,N,...", "layers of each stage (even)", true},
+    {"overlap", "gradient_reduce", "overlap-gradient-reduce", Kind::on_off, "on|off", "with the backward pass (on)"},
+    {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
+     "ZeRO-3's, with computing (on)"},
+};
+
+Json value_of(const Field& field, const Options& options) {
+    const std::string name = field.option;
+    switch (field.kind) {
+        case Kind::size: return Json(options.integer(name, 1, std::int64_t{1} << 40));
+        case Kind::stage: return Json(options.integer(name, 0, 3));
+        case Kind::number: return Json(options.number(name, 0));
+        case Kind::on_off: return Json(options.on_off(name));
+        case Kind::text: return Json(options.text(name));
+        case Kind::recompute: {
+            Parallelism p;
+            p.recompute = for_option(name, [&] { return recompute_from_text(options.text(name)); });
+            return parallelism_to_json(p).at("recompute");
+        }
+        case Kind::layers: {
+            Json layers = Json::array();
+            for (std::int64_t n : options.integers(name, 1, std::int64_t{1} << 40)) layers.push(Json(n));
+            return layers;
+        }
+    }
+    return Json();
+}
+
+Json object_at(const Json& parent, const char* key) { return parent.has(key) ? parent.at(key) : Json::object(); }
+
+void set_field(Json& root, const Field& field, Json value) {
+    const std::string section = field.section;
+    if (section.empty()) {
+        root.set(field.key, std::move(value));
+        return;
+    }
+    if (section == "overlap") {
+        Json parallelism = object_at(root, "parallelism");
+        Json overlap = object_at(parallelism, "overlap");
+        parallelism.set("overlap", overlap.set(field.key, std::move(value)));
+        root.set("parallelism", std::move(parallelism));
+        return;
+    }
+    Json object = object_at(root, field.section);
+    root.set(section, object.set(field.key, std::move(value)));
+}
+
+// The parallelism without the fields that do not hold any more.
+void drop(Json& root, const std::set<std::string>& keys) {
+    if (!root.has("parallelism")) return;
+    const Json old = root.at("parallelism");
+    Json kept = Json::object();
+    for (const std::string& key : old.keys())
+        if (keys.count(key) == 0) kept.set(key, old.at(key));
+    root.set("parallelism", std::move(kept));
+}
+
+void set_model(Json& root, const Options& options) {
+    if (options.has("model"))
+        root.set("model", model_to_json(for_option("model", [&] { return read_model(options.text("model")); })));
+    else if (!root.has("model"))
+        option_error("model", "no model", "a preset (`foretrain models` lists them), a file, or --plan");
+}
+
+void set_cluster(Json& root, const Options& options) {
+    if (!options.has("cluster") && !root.has("cluster"))
+        option_error("cluster", "no cluster", "a preset (`foretrain clusters` lists them), a file, or --plan");
+    if (options.has("nodes") && options.has("gpus")) option_error("nodes", "it beside --gpus", "one of the two");
+    if (!options.has("cluster") && !options.has("nodes") && !options.has("gpus")) return;
+    constexpr std::int64_t most = std::int64_t{1} << 24;
+    ClusterSpec cluster = options.has("cluster")
+                              ? for_option("cluster", [&] { return read_cluster(options.text("cluster")); })
+                              : cluster_from_json(root.at("cluster"));
+    if (options.has("nodes")) for_option("nodes", [&] { scale_to_nodes(cluster, options.integer("nodes", 1, most)); });
+    if (options.has("gpus")) for_option("gpus", [&] { scale_to_devices(cluster, options.integer("gpus", 1, most)); });
+    root.set("cluster", cluster_to_json(cluster));
+}
+
+void require_training(const Json& root) {
+    for (const char* key : {"global_batch_size", "sequence_length"}) {
+        if (root.has("training") && root.at("training").has(key)) continue;
+        std::string option = key;
+        std::replace(option.begin(), option.end(), '_', '-');
+        option_error(option, "nothing", "it to be given, here or in a plan file");
+    }
+}
+
+Plan plan_without(const Options& options, const std::set<std::string>& dropped, bool swept) {
+    Json root = options.has("plan") ? Json::parse_file(options.text("plan")) : Json::parse("{}", "command line");
+    if (!root.is_object()) root.fail(root.found(), "a plan: an object with model, cluster, training, parallelism");
+    drop(root, dropped);
+    set_model(root, options);
+    set_cluster(root, options);
+    for (const Field& field : fields)
+        if (options.has(field.option) && !(swept && field.swept)) set_field(root, field, value_of(field, options));
+    require_training(root);
+    return plan_from_json(root);
+}
+
+std::vector<OptionGroup> groups(bool swept) {
+    OptionGroup inputs{"Model and cluster",
+                       {{"plan", "FILE", "plan file; the options below override it"},
+                        {"model", "NAME|FILE", "preset, or a file such as Hugging Face's config.json"},
+                        {"cluster", "NAME|FILE", "preset or file"},
+                        {"nodes", "N", "nodes of the cluster"},
+                        {"gpus", "N", "GPUs of the cluster"}}};
+    OptionGroup training{"Training", {}};
+    OptionGroup parallelism{"Parallelism", {}};
+    for (const Field& f : fields) {
+        if (swept && f.swept) continue;
+        const std::string section = f.section;
+        OptionGroup& group = section.empty() ? inputs : section == "training" ? training : parallelism;
+        group.options.push_back({f.option, f.value, f.help});
+    }
+    return {inputs, training, parallelism};
+}
+
+}  // namespace
+
+std::vector<OptionGroup> plan_option_groups() { return groups(false); }
+
+Plan plan_from_options(const Options& options) {
+    bool resized = false;
+    for (const char* name : {"cluster", "nodes", "gpus", "tensor", "pipeline"}) resized |= options.has(name);
+    return plan_without(options, resized ? std::set<std::string>{"data"} : std::set<std::string>{}, false);
+}
+
+std::vector<OptionGroup> sweep_base_option_groups() { return groups(true); }
+
+Plan sweep_base_from_options(const Options& options) {
+    std::set<std::string> axes;
+    for (const Field& field : fields)
+        if (field.swept) axes.insert(field.key);
+    axes.erase("schedule");  // a sweep keeps the base's unless it is given others
+    return plan_without(options, axes, true);
+}
+
+Option save_plan_option() { return {"save-plan", "FILE", "write the plan there, model and cluster inlined"}; }
+
+void save_plan(const Options& options, const Plan& plan) {
+    if (options.has("save-plan")) write_file("save-plan", options.text("save-plan"), plan_to_json(plan).dump() + "\n");
+}
+
+}  // namespace foretrain::cli

@@ -1,0 +1,31 @@
+// A plan from the command line: a plan file, presets, and every field of a plan as an option of the
+// same name. Options override the file.
+//
+//   const std::optional<Options> options = parse({..., .groups = plan_option_groups()}, arguments, console);
+//   Plan plan = plan_from_options(*options);
+//
+// `data` follows from the number of GPUs unless it is given: a file's own value is dropped where an
+// option changes the GPUs, the tensor or the pipeline ranks, because it belonged to the old ones.
+#pragma once
+
+#include <vector>
+
+#include "cli/options.h"
+#include "plan/plan.h"
+
+namespace foretrain::cli {
+
+std::vector<OptionGroup> plan_option_groups();
+Plan plan_from_options(const Options& options);
+
+// For a sweep: the axes that it varies (tensor, pipeline, data, zero-stage, micro-batch-size,
+// recompute, with them stage-layers) are left out, whatever the file says of them; --schedule is
+// the sweep's own option too, but a file's schedule stays.
+std::vector<OptionGroup> sweep_base_option_groups();
+Plan sweep_base_from_options(const Options& options);
+
+// Writes the plan with model and cluster inlined where `--save-plan FILE` was given.
+Option save_plan_option();
+void save_plan(const Options& options, const Plan& plan);
+
+}  // namespace foretrain::cli

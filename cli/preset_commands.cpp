@@ -1,0 +1,189 @@
+// `foretrain models` and `foretrain clusters`: what can be named on the command line.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "cli/options.h"
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+#include "models/parameters.h"
+#include "reports/figures.h"
+#include "reports/text_table.h"
+
+namespace foretrain::cli {
+
+namespace {
+
+std::string number(std::int64_t n) { return fmt::format("{}", n); }
+
+// Presets come in the order of their files, where "gpt2-xl.json" is before "gpt2.json".
+template <class Names>
+std::vector<std::string> sorted(Names names) {
+    std::vector<std::string> list = names();
+    std::sort(list.begin(), list.end());
+    return list;
+}
+
+std::string_view name_of(Positions p) {
+    return p == Positions::learned ? "learned" : p == Positions::rope ? "rope" : "none";
+}
+std::string_view name_of(Norm n) { return n == Norm::layernorm ? "layernorm" : "rmsnorm"; }
+
+std::string parameters_of(const ModelSpec& m) { return short_count(static_cast<double>(parameter_count(m))); }
+
+std::string dense_peak(const DeviceSpec& device, DType type) {
+    const auto peak = device.peak.find(type);
+    return peak == device.peak.end() ? "-" : fmt::format("{:.4g}", peak->second.tera());
+}
+
+std::string models_table() {
+    TextTable t({"model", "parameters", "layers", "hidden", "heads", "kv", "ffn", "vocab", "positions", "norm"});
+    for (const std::string& name : sorted(model_preset_names)) {
+        const ModelSpec m = read_model(name);
+        t.row({name, parameters_of(m), number(m.layers), number(m.hidden_size), number(m.attention_heads),
+               number(m.kv_heads), number(m.ffn_hidden_size), number(m.vocab_size), std::string(name_of(m.positions)),
+               std::string(name_of(m.norm))});
+    }
+    return t.text();
+}
+
+std::string model_text(const ModelSpec& m) {
+    TextTable t({"", ""}, 2);
+    t.row({"layers", number(m.layers)});
+    t.row({"hidden size", number(m.hidden_size)});
+    t.row({"attention", fmt::format("{} heads of {}, {} key-value head{}", m.attention_heads, m.head_dim, m.kv_heads,
+                                    m.kv_heads == 1 ? "" : "s")});
+    t.row({"MLP", fmt::format("{}, {}{}", m.ffn_hidden_size, m.activation == Activation::gelu ? "GELU" : "SiLU",
+                              m.gated_mlp ? ", gated" : "")});
+    t.row({"vocabulary", fmt::format("{}{}", m.vocab_size, m.tied_embeddings ? ", tied embeddings" : "")});
+    t.row({"positions", fmt::format("{}, up to {}", name_of(m.positions), m.max_positions)});
+    t.row({"norm", std::string(name_of(m.norm))});
+    t.row({"biases", m.bias ? "yes" : m.attention_bias ? "of q, k and v" : "no"});
+    return fmt::format("{}: {} parameters ({})\n{}", m.name, parameters_of(m),
+                       grouped(static_cast<double>(parameter_count(m))), t.text(2));
+}
+
+Json model_json(const ModelSpec& m) { return model_to_json(m).set("parameters", parameter_count(m)); }
+
+std::string clusters_table() {
+    TextTable t(
+        {"cluster", "device", "GPUs/node", "GiB", "bf16 TFLOP/s", "memory GB/s", "node GB/s", "network", "framework"},
+        2);
+    for (const std::string& name : sorted(cluster_preset_names)) {
+        const ClusterSpec c = read_cluster(name);
+        t.row({name, c.device.name, number(c.devices_per_node), fmt::format("{:.1f}", gibibytes(c.device.memory)),
+               dense_peak(c.device, DType::bf16), fmt::format("{:.0f}", c.device.memory_bandwidth.gigabytes()),
+               fmt::format("{:.0f}", c.domain.ring_gbps),
+               c.network.nics_per_node == 0
+                   ? "-"
+                   : fmt::format("{} x {:.0f} Gb/s", c.network.nics_per_node, c.network.nic.gigabytes() * 8),
+               c.default_framework});
+    }
+    return t.text();
+}
+
+std::string sources_text(const std::map<std::string, std::string>& sources) {
+    std::string s;
+    for (const auto& [figure_name, source] : sources) s += fmt::format("    {}: {}\n", figure_name, source);
+    return s;
+}
+
+std::string cluster_text(const ClusterSpec& c) {
+    std::vector<std::string> peaks;
+    for (const auto& [type, rate] : c.device.peak)
+        peaks.push_back(fmt::format("{} {:.4g}", foretrain::name_of(type), rate.tera()));
+    TextTable t({"", ""}, 2);
+    t.row({"devices",
+           fmt::format("{} node{} of {} {}", c.nodes, c.nodes == 1 ? "" : "s", c.devices_per_node, c.device.name)});
+    t.row({"dense peak", fmt::format("{} TFLOP/s", fmt::join(peaks, ", "))});
+    t.row({"memory", fmt::format("{}, {:.0f} GB/s; {} reserved", figure(c.device.memory),
+                                 c.device.memory_bandwidth.gigabytes(), figure(c.device.reserved))});
+    t.row({"in a node", fmt::format("{:.0f} GB/s in a ring", c.domain.ring_gbps)});
+    if (c.network.nics_per_node > 0)
+        t.row({"network", fmt::format("{} x {:.0f} Gb/s a node, oversubscribed {:.3g} times", c.network.nics_per_node,
+                                      c.network.nic.gigabytes() * 8, c.network.oversubscription)});
+    t.row({"framework", c.default_framework});
+    std::string s = c.name + "\n" + t.text(2);
+    if (!c.device.sources.empty() || !c.sources.empty()) s += "  sources\n";
+    return s + sources_text(c.device.sources) + sources_text(c.sources);
+}
+
+// How one room's presets are listed and shown.
+template <class Spec>
+struct Presets {
+    const char* command;
+    const char* noun;
+    std::vector<std::string> (*names)();
+    Spec (*read)(const std::string&);
+    std::string (*table)();
+    std::string (*text)(const Spec&);
+    Json (*json)(const Spec&);
+};
+
+// The name stands alone on the command line: errors call it by its noun.
+template <class Spec>
+Spec read_named(const Presets<Spec>& presets, const std::string& name) {
+    try {
+        return presets.read(name);
+    } catch (const UserError& e) {
+        if (!e.text().file.empty()) throw;
+        UserErrorText text = e.text();
+        text.file = "command line";
+        text.field = presets.noun;
+        throw UserError(std::move(text));
+    }
+}
+
+template <class Spec>
+int show(const Presets<Spec>& presets, const Arguments& arguments, Console& console) {
+    const std::string command = presets.command;
+    const std::vector<std::string> names = sorted(presets.names);
+    const std::string example = names.empty() ? "NAME" : names.front();
+    const Syntax syntax{
+        .usage = fmt::format("foretrain {} [show NAME|FILE] [options]", command),
+        .summary =
+            fmt::format("Lists the {} presets, or shows one {} with all its figures.", presets.noun, presets.noun),
+        .examples = {"foretrain " + command, fmt::format("foretrain {} show {} --format json", command, example)},
+        .groups = {output_options("table|json")},
+        .positional = 2};
+    const std::optional<Options> options = parse(syntax, arguments, console);
+    if (!options) return done;
+    const bool json = options->choice("format", {"table", "json"}) == "json";
+    const std::vector<std::string>& words = options->positional();
+    if (words.empty()) {
+        Json all = Json::array();
+        if (json)
+            for (const std::string& name : names) all.push(presets.json(presets.read(name)));
+        write_result(*options, console, json ? all.dump() + "\n" : presets.table());
+        return done;
+    }
+    if (words.front() != "show" || words.size() != 2) {
+        const bool is_preset = std::find(names.begin(), names.end(), words.front()) != names.end();
+        throw UserError(
+            {.file = "command line",
+             .found = fmt::format("\"{}\"", fmt::join(words, " ")),
+             .expected = fmt::format("nothing, or `show NAME` with one of {}", fmt::join(names, ", ")),
+             .suggestion = fmt::format("foretrain {} show {}", command, is_preset ? words.front() : example)});
+    }
+    const Spec spec = read_named(presets, words[1]);
+    write_result(*options, console, json ? presets.json(spec).dump() + "\n" : presets.text(spec));
+    return done;
+}
+
+}  // namespace
+
+int run_models(const Arguments& arguments, Console& console) {
+    return show(
+        Presets<ModelSpec>{"models", "model", model_preset_names, read_model, models_table, model_text, model_json},
+        arguments, console);
+}
+
+int run_clusters(const Arguments& arguments, Console& console) {
+    return show(Presets<ClusterSpec>{"clusters", "cluster", cluster_preset_names, read_cluster, clusters_table,
+                                     cluster_text, cluster_to_json},
+                arguments, console);
+}
+
+}  // namespace foretrain::cli

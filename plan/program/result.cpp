@@ -1,0 +1,58 @@
+#include "plan/program/result.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+namespace {
+
+double devices(const Plan& plan) { return static_cast<double>(plan.world()); }
+
+// Share of all devices' dense peak that `flops` a step amounts to; 0 where the peak is unknown.
+double utilisation(const Prediction& p, double flops) {
+    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.precision);
+    if (peak == p.plan.cluster.device.peak.end() || peak->second.per_second <= 0 || p.step.value <= 0) return 0;
+    return flops / (seconds(p.step) * devices(p.plan) * peak->second.per_second);
+}
+
+}  // namespace
+
+std::int64_t Prediction::slowest_stage() const {
+    const auto slowest = std::max_element(times.begin(), times.end(),
+                                          [](const StageTime& a, const StageTime& b) { return a.step < b.step; });
+    return slowest == times.end() ? 0 : slowest - times.begin();
+}
+
+std::int64_t Prediction::largest_stage() const {
+    const auto largest = std::max_element(
+        memory.begin(), memory.end(), [](const StageMemory& a, const StageMemory& b) { return a.total() < b.total(); });
+    return largest == memory.end() ? 0 : largest - memory.begin();
+}
+
+Bytes Prediction::peak_bytes() const {
+    return memory.empty() ? Bytes{} : memory[static_cast<std::size_t>(largest_stage())].total();
+}
+
+double Prediction::tokens_per_second() const {
+    if (step.value <= 0) return 0;
+    const double tokens = static_cast<double>(plan.training.global_batch_size * plan.training.sequence_length);
+    return tokens / seconds(step);
+}
+
+double Prediction::mfu() const { return utilisation(*this, model_flops); }
+
+double Prediction::mfu_causal() const { return utilisation(*this, model_flops_causal); }
+
+double Prediction::hfu() const { return utilisation(*this, hardware_flops); }
+
+double Prediction::model_tflops_per_device() const {
+    if (step.value <= 0) return 0;
+    return model_flops / (seconds(step) * devices(plan)) / 1e12;
+}
+
+double Validation::step_error() const {
+    if (measured_step.value <= 0) return 0;
+    return seconds(predicted_step) / seconds(measured_step) - 1;
+}
+
+}  // namespace foretrain

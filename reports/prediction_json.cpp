@@ -1,0 +1,146 @@
+// The machine-readable forms of a prediction: JSON and CSV.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/plan_file.h"
+#include "reports/prediction_parts.h"
+#include "reports/prediction_report.h"
+#include "reports/text_table.h"
+
+namespace foretrain {
+
+namespace {
+
+Json memory_json(const Prediction& p) {
+    Json stages = Json::array();
+    for (std::size_t i = 0; i < p.memory.size(); ++i) {
+        const StageMemory& m = p.memory[i];
+        Json stage = Json::object();
+        stage.set("stage", static_cast<std::int64_t>(i));
+        stage.set("weights", m.weights.value);
+        stage.set("gradients", m.gradients.value);
+        stage.set("optimizer", m.optimizer.value);
+        stage.set("activations", m.activations.value);
+        stage.set("communication", m.communication.value);
+        stage.set("workspace", m.workspace.value);
+        stage.set("reserved", m.reserved.value);
+        stage.set("total", m.total().value);
+        stage.set("live_peak", m.live_peak.value);
+        stages.push(std::move(stage));
+    }
+    Json memory = Json::object();
+    memory.set("capacity_bytes", p.capacity.value);
+    memory.set("peak_bytes", p.peak_bytes().value);
+    memory.set("stages", std::move(stages));
+    return memory;
+}
+
+StageTime slowest(const Prediction& p) {
+    return p.times.empty() ? StageTime{} : p.times[static_cast<std::size_t>(p.slowest_stage())];
+}
+
+std::string number(double value) { return fmt::format("{:.9g}", value); }
+std::string number(std::int64_t value) { return fmt::format("{}", value); }
+
+}  // namespace
+
+Json prediction_json(const Prediction& p) {
+    Json rejections = Json::array();
+    for (const Rejection& r : p.rejections) {
+        Json rejection = Json::object();
+        rejection.set("reason", r.reason).set("text", text(r));
+        rejections.push(std::move(rejection));
+    }
+    Json time = Json::object();
+    for (const TimePart& part : breakdown(slowest(p))) time.set(part.key, seconds(part.time));
+    Json communication = Json::object();
+    for (const auto& [axis, bytes] : communication_by_axis(p)) communication.set(axis, bytes.value);
+
+    Json out = Json::object();
+    out.set("plan", plan_to_json(p.plan));
+    out.set("feasible", p.feasible());
+    out.set("rejections", std::move(rejections));
+    out.set("step_time_s", seconds(p.step));
+    out.set("tokens_per_second", p.tokens_per_second());
+    out.set("tokens_per_second_per_gpu", tokens_per_second_per_device(p));
+    out.set("model_tflops_per_gpu", p.model_tflops_per_device());
+    out.set("mfu", p.mfu());
+    out.set("mfu_causal", p.mfu_causal());
+    out.set("hfu", p.hfu());
+    out.set("breakdown_s", std::move(time));
+    out.set("communication_bytes_per_gpu", std::move(communication));
+    out.set("memory", memory_json(p));
+    return out;
+}
+
+std::string prediction_csv_heading() {
+    std::vector<std::string> cells{"model",
+                                   "cluster",
+                                   "gpus",
+                                   "framework",
+                                   "tensor",
+                                   "pipeline",
+                                   "data",
+                                   "sequence_parallel",
+                                   "zero_stage",
+                                   "micro_batch_size",
+                                   "schedule",
+                                   "recompute",
+                                   "stage_layers",
+                                   "global_batch_size",
+                                   "sequence_length",
+                                   "precision",
+                                   "feasible",
+                                   "rejections",
+                                   "step_time_s",
+                                   "tokens_per_second",
+                                   "tokens_per_second_per_gpu",
+                                   "model_tflops_per_gpu",
+                                   "mfu",
+                                   "mfu_causal",
+                                   "hfu",
+                                   "peak_bytes",
+                                   "capacity_bytes"};
+    for (const TimePart& part : breakdown({})) cells.push_back(part.key + "_s");
+    for (const auto& [axis, bytes] : communication_by_axis({})) cells.push_back(axis + "_bytes_per_gpu");
+    return csv_line(cells);
+}
+
+std::string prediction_csv_line(const Prediction& p) {
+    const Parallelism& a = p.plan.parallelism;
+    const Training& t = p.plan.training;
+    std::vector<std::string> reasons;
+    for (const Rejection& r : p.rejections) reasons.push_back(r.reason);
+    std::vector<std::string> cells{p.plan.model.name,
+                                   p.plan.cluster.name,
+                                   number(p.plan.cluster.devices()),
+                                   p.plan.framework,
+                                   number(a.tensor),
+                                   number(a.pipeline),
+                                   number(a.data),
+                                   a.sequence_parallel ? "on" : "off",
+                                   number(std::int64_t{a.zero_stage}),
+                                   number(a.micro_batch_size),
+                                   std::string(name_of(a.schedule)),
+                                   describe(a.recompute),
+                                   fmt::format("{}", fmt::join(a.stage_layers, " ")),
+                                   number(t.global_batch_size),
+                                   number(t.sequence_length),
+                                   std::string(name_of(t.precision)),
+                                   p.feasible() ? "true" : "false",
+                                   fmt::format("{}", fmt::join(reasons, " ")),
+                                   number(seconds(p.step)),
+                                   number(p.tokens_per_second()),
+                                   number(tokens_per_second_per_device(p)),
+                                   number(p.model_tflops_per_device()),
+                                   number(p.mfu()),
+                                   number(p.mfu_causal()),
+                                   number(p.hfu()),
+                                   number(p.peak_bytes().value),
+                                   number(p.capacity.value)};
+    for (const TimePart& part : breakdown(slowest(p))) cells.push_back(number(seconds(part.time)));
+    for (const auto& [axis, bytes] : communication_by_axis(p)) cells.push_back(number(bytes.value));
+    return csv_line(cells);
+}
+
+}  // namespace foretrain

@@ -1,0 +1,50 @@
+#include "reports/prediction_parts.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+namespace {
+
+// Messages run between stages and a tied embedding is synchronised between stages: both are
+// what the pipeline costs.
+std::string axis_of(const std::string& wire_key) {
+    const std::string axis = wire_key.substr(0, wire_key.find('.'));
+    for (const char* known : {"tensor", "data", "context", "expert"})
+        if (axis == known) return axis;
+    return "pipeline";
+}
+
+}  // namespace
+
+std::vector<TimePart> breakdown(const StageTime& t) {
+    return {{"forward", "forward", "", t.forward},
+            {"backward", "backward", "", t.backward},
+            {"recompute", "recompute", "", t.recompute},
+            {"optimizer", "optimizer", "", t.optimizer},
+            {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
+            {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
+            {"pipeline_exposed", "pipeline exposed", "bubble and messages", t.pipeline_exposed}};
+}
+
+std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Prediction& prediction) {
+    std::vector<std::pair<std::string, Bytes>> most{
+        {"tensor", {}}, {"data", {}}, {"pipeline", {}}, {"context", {}}, {"expert", {}}};
+    for (const WireCount& stage : prediction.wire) {
+        for (auto& [axis, bytes] : most) {
+            Bytes sum;
+            for (const auto& [key, sent] : stage)
+                if (axis_of(key) == axis) sum += sent;
+            bytes = std::max(bytes, sum);
+        }
+    }
+    return most;
+}
+
+// A refused plan has no step, and the product of its sizes may be anything.
+double tokens_per_second_per_device(const Prediction& prediction) {
+    if (prediction.step.value <= 0) return 0;
+    return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());
+}
+
+}  // namespace foretrain

@@ -1,0 +1,184 @@
+#include "reports/prediction_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/plan_file.h"
+#include "reports/figures.h"
+#include "reports/prediction_parts.h"
+#include "reports/text_table.h"
+
+namespace foretrain {
+
+namespace {
+
+// Memory is shown in GiB, and in MiB where all of a small plan would round to nothing.
+struct MemoryUnit {
+    std::string name = "GiB";
+    double size = static_cast<double>(GiB);
+
+    explicit MemoryUnit(Bytes largest) {
+        if (largest.value < GiB) *this = MemoryUnit("MiB", static_cast<double>(MiB));
+    }
+    std::string operator()(Bytes b) const {
+        return b.value == 0 ? "-" : fmt::format("{:.2f}", static_cast<double>(b.value) / size);
+    }
+
+private:
+    MemoryUnit(std::string unit, double bytes) : name(std::move(unit)), size(bytes) {}
+};
+
+Bytes largest_allocation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
+    return most;
+}
+
+bool same_memory(const StageMemory& a, const StageMemory& b) {
+    return a.weights == b.weights && a.gradients == b.gradients && a.optimizer == b.optimizer &&
+           a.activations == b.activations && a.communication == b.communication && a.workspace == b.workspace &&
+           a.reserved == b.reserved;
+}
+
+std::string verdict(const Prediction& p) {
+    const std::int64_t stage = p.largest_stage();
+    const Bytes peak = p.peak_bytes();
+    const Bytes spare = p.capacity - peak;
+    const double share =
+        static_cast<double>(spare.value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
+    const std::string needs = fmt::format("stage {} needs {} of {}", stage, figure(peak), figure(p.capacity));
+    switch (fit_of(p)) {
+        case Fit::fits: return fmt::format("Fits: {}; {} ({}) to spare.", needs, figure(spare), percent(share));
+        case Fit::tight: return fmt::format("Tight: {}; only {} ({}) to spare.", needs, figure(spare), percent(share));
+        case Fit::out_of_memory:
+            return fmt::format("Out of memory: {}; {} ({}) too much.", needs, figure(Bytes{-spare.value}),
+                               percent(-share));
+    }
+    return needs;
+}
+
+// A name, its figure and a remark: all of the report above the memory is set in these columns.
+std::string line(std::string_view name, std::string_view value, std::string_view remark = "") {
+    std::string text = fmt::format("{:<18}{:>10}  {}", name, value, remark);
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + '\n';
+}
+
+std::string speed_table(const Prediction& p) {
+    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.precision);
+    const std::string of =
+        peak == p.plan.cluster.device.peak.end()
+            ? "peak unknown"
+            : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.precision));
+    return line("Step time", figure(p.step)) +
+           line("Tokens/s", grouped(p.tokens_per_second()), grouped(tokens_per_second_per_device(p)) + " per GPU") +
+           line("TFLOP/s per GPU", fmt::format("{:.4g}", p.model_tflops_per_device()), of) +
+           line("MFU", percent(p.mfu()), "attention in full, no recompute") +
+           line("  causal", percent(p.mfu_causal()), "attention by half") +
+           line("HFU", percent(p.hfu()), "recompute counted");
+}
+
+std::string communication_table(const Prediction& p) {
+    std::string s;
+    for (const auto& [axis, bytes] : communication_by_axis(p))
+        if (bytes.value > 0) s += line("  " + axis, figure(bytes));
+    if (s.empty()) return line("Communication", "none");
+    return "Communication       sent by a GPU in a step\n" + s;
+}
+
+std::string heading(const Prediction& p) {
+    const Plan& plan = p.plan;
+    const Training& t = plan.training;
+    std::string s = fmt::format("{} on {}: {} GPU{}, {} node{}; framework {}\n", plan.model.name, plan.cluster.name,
+                                plan.cluster.devices(), plan.cluster.devices() == 1 ? "" : "s", plan.cluster.nodes,
+                                plan.cluster.nodes == 1 ? "" : "s", plan.framework);
+    s += fmt::format("  {}\n", describe(plan.parallelism));
+    s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
+    if (p.step.value > 0)
+        s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
+    return s + "\n";
+}
+
+}  // namespace
+
+Fit fit_of(const Prediction& p) {
+    const Bytes peak = p.peak_bytes();
+    if (peak > p.capacity) return Fit::out_of_memory;
+    return (p.capacity - peak).value < p.capacity.value / 20 ? Fit::tight : Fit::fits;
+}
+
+std::string_view name_of(Fit fit) {
+    switch (fit) {
+        case Fit::fits: return "fits";
+        case Fit::tight: return "tight";
+        case Fit::out_of_memory: return "out of memory";
+    }
+    return "?";
+}
+
+std::string plan_line(const Plan& plan) {
+    return fmt::format("{} on {}, {} GPU{}: {}", plan.model.name, plan.cluster.name, plan.cluster.devices(),
+                       plan.cluster.devices() == 1 ? "" : "s", describe(plan.parallelism));
+}
+
+std::string time_table(const Prediction& p) {
+    if (p.times.empty()) return "";
+    const StageTime& slowest = p.times[static_cast<std::size_t>(p.slowest_stage())];
+    const double whole = std::max(seconds(slowest.step), 1e-12);
+    std::string s;
+    for (const TimePart& part : breakdown(slowest)) {
+        const double share = seconds(part.time) / whole;
+        s += line("  " + part.label, figure(part.time),
+                  fmt::format("{:>7}  {}  {}", percent(share), bar(share, 20), part.remark));
+    }
+    s += fmt::format("  {:-<26}\n", "");
+    return s + line("  = step", figure(slowest.step));
+}
+
+std::string memory_unit(const Prediction& p) { return MemoryUnit(largest_allocation(p)).name; }
+
+std::string memory_table(const Prediction& p) {
+    if (p.memory.empty()) return "";
+    const MemoryUnit in(largest_allocation(p));
+    TextTable t({"stage", "weights", "grads", "optim.", "activ.", "comm.", "work", "reserved", "total", "of capacity"});
+    for (std::size_t i = 0; i < p.memory.size();) {
+        const StageMemory& m = p.memory[i];
+        std::size_t end = i + 1;
+        while (end < p.memory.size() && same_memory(m, p.memory[end])) ++end;
+        const double share =
+            static_cast<double>(m.total().value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
+        t.row({end - i == 1 ? fmt::format("{}", i) : fmt::format("{}-{}", i, end - 1), in(m.weights), in(m.gradients),
+               in(m.optimizer), in(m.activations), in(m.communication), in(m.workspace), in(m.reserved), in(m.total()),
+               fmt::format("{} {:>5.1f} %", bar(share, 10), share * 100)});
+        i = end;
+    }
+    const StageMemory& largest = p.memory[static_cast<std::size_t>(p.largest_stage())];
+    std::string s = t.text(2);
+    s += fmt::format("  Live at once on stage {}: at most {} of {} allocated.\n", p.largest_stage(),
+                     figure(largest.live_peak), figure(largest.allocated()));
+    return s + "  " + verdict(p) + "\n";
+}
+
+std::string prediction_table(const Prediction& p) {
+    std::string s = heading(p) + "\n";
+    const bool only_memory = std::all_of(p.rejections.begin(), p.rejections.end(),
+                                         [](const Rejection& r) { return r.reason == "out_of_memory"; });
+    if (!p.rejections.empty()) {
+        s += only_memory ? "DOES NOT FIT\n" : "REFUSED\n";
+        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";
+        if (!only_memory) return s;
+        s += "\n";
+    }
+    if (p.step.value > 0) {
+        s += speed_table(p) + "\n";
+        s += fmt::format("Time                of stage {} (0 to {}), the slowest\n{}\n", p.slowest_stage(),
+                         p.times.size() - 1, time_table(p));
+        s += communication_table(p) + "\n";
+    }
+    if (!p.memory.empty())
+        s += fmt::format("Memory              {} on each GPU, by stage\n{}", memory_unit(p), memory_table(p));
+    return s;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,141 @@
+#include "reports/span_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr Time absent{-1};
+
+bool is_collective(InstructionKind kind) {
+    return kind == InstructionKind::all_reduce || kind == InstructionKind::reduce_scatter ||
+           kind == InstructionKind::all_gather;
+}
+
+bool is_message(InstructionKind kind) { return kind == InstructionKind::send || kind == InstructionKind::recv; }
+
+bool crosses_stages(const Instruction& i) {
+    return is_message(i.kind) || (is_collective(i.kind) && (i.axis == Axis::embedding || i.axis == Axis::pipeline));
+}
+
+[[noreturn]] void foreign(std::string found, std::string expected) {
+    throw UserError({.file = "trace", .field = "ranks", .found = std::move(found), .expected = std::move(expected)});
+}
+
+}  // namespace
+
+Meetings::Meetings(const Program& program) : program_(program) {
+    // Both sides of a message, and all sides of a collective across stages, get the same key; the
+    // n-th of a stage meets the n-th of the others.
+    using Key = std::tuple<Axis, InstructionKind, std::int64_t, std::int64_t, std::size_t>;  // from, to, n
+    std::map<Key, std::vector<Place>> met;
+    for (std::size_t s = 0; s < program.stages.size(); ++s) {
+        const auto stage = static_cast<std::int64_t>(s);
+        std::map<Key, std::size_t> seen;
+        const std::vector<Instruction>& list = program.stages[s].instructions;
+        for (std::size_t id = 0; id < list.size(); ++id) {
+            const Instruction& i = list[id];
+            if (!crosses_stages(i)) continue;
+            const bool received = i.kind == InstructionKind::recv;
+            Key key{i.axis, received ? InstructionKind::send : i.kind, -1, -1, 0};
+            if (is_message(i.kind))
+                key = {Axis::none, InstructionKind::send, received ? i.peer : stage, received ? stage : i.peer, 0};
+            const std::size_t ordinal = seen[key]++;
+            std::get<4>(key) = ordinal;
+            met[key].emplace_back(stage, static_cast<std::int32_t>(id));
+        }
+    }
+    for (const auto& [key, places] : met)
+        for (const Place& place : places) across_stages_[place] = places;
+}
+
+std::vector<Meetings::Participant> Meetings::participants(std::int64_t rank, std::int32_t instruction) const {
+    const std::int64_t stage = program_.grid.coordinate(rank, Axis::pipeline);
+    const Instruction& i =
+        program_.stages[static_cast<std::size_t>(stage)].instructions[static_cast<std::size_t>(instruction)];
+    std::vector<Participant> all;
+    if (crosses_stages(i)) {
+        for (const auto& [other, id] : across_stages_.at({stage, instruction}))
+            all.push_back({program_.grid.rank_in_stage(rank, other), id});
+    } else if (is_collective(i.kind)) {
+        for (std::int64_t member : program_.grid.members(rank, i.axis)) all.push_back({member, instruction});
+    }
+    return all;
+}
+
+SpanTable::SpanTable(const Program& program, const Meetings& meetings, const Trace& trace, std::size_t warm_up)
+    : program_(program), meetings_(meetings) {
+    std::size_t fewest = trace.ranks.empty() ? 0 : trace.ranks.front().steps.size();
+    for (const RankTrace& rank : trace.ranks) fewest = std::min(fewest, rank.steps.size());
+    if (fewest <= warm_up)
+        foreign(fmt::format("{} steps", fewest), fmt::format("more than the {} of the warm-up", warm_up));
+    steps_ = fewest - warm_up;
+    for (const RankTrace& rank : trace.ranks) {
+        if (rank.rank < 0 || rank.rank >= program.grid.world() ||
+            rank.stage != program.grid.coordinate(rank.rank, Axis::pipeline))
+            foreign(fmt::format("rank {} on stage {}", rank.rank, rank.stage), "a rank of this plan");
+        const std::size_t length = program.stages[static_cast<std::size_t>(rank.stage)].instructions.size();
+        auto& table = ranks_[rank.rank];
+        for (std::size_t step = warm_up; step < fewest; ++step) {
+            std::vector<Time> durations(length, absent);
+            for (const Span& span : rank.steps[step].spans) {
+                if (span.instruction < 0 || static_cast<std::size_t>(span.instruction) >= length)
+                    foreign(fmt::format("instruction {} on rank {}", span.instruction, rank.rank),
+                            fmt::format("one of the {} of its stage's program", length));
+                durations[static_cast<std::size_t>(span.instruction)] = span.end - span.start;
+            }
+            table.push_back(std::move(durations));
+        }
+        stands_for_stage_.emplace(rank.stage, rank.rank);
+    }
+}
+
+const std::vector<std::vector<Time>>* SpanTable::steps_of(std::int64_t rank) const {
+    if (const auto own = ranks_.find(rank); own != ranks_.end()) return &own->second;
+    const auto other = stands_for_stage_.find(program_.grid.coordinate(rank, Axis::pipeline));
+    return other == stands_for_stage_.end() ? nullptr : &ranks_.at(other->second);
+}
+
+std::optional<Time> SpanTable::span(std::int64_t rank, std::int32_t instruction, std::size_t step) const {
+    const auto* steps = steps_of(rank);
+    if (steps == nullptr) return std::nullopt;
+    const Time t = (*steps)[step][static_cast<std::size_t>(instruction)];
+    return t == absent ? std::nullopt : std::optional<Time>(t);
+}
+
+std::optional<Time> SpanTable::transfer(const std::vector<Meetings::Participant>& participants,
+                                        std::size_t step) const {
+    std::optional<Time> shortest;
+    for (const Meetings::Participant& p : participants) {
+        const std::optional<Time> t = span(p.rank, p.instruction, step);
+        if (t && (!shortest || *t < *shortest)) shortest = t;
+    }
+    return shortest;
+}
+
+std::optional<Time> SpanTable::median(std::int64_t rank, std::int32_t instruction) const {
+    const std::vector<Meetings::Participant> participants = meetings_.participants(rank, instruction);
+    std::vector<Time> values;
+    for (std::size_t step = 0; step < steps_; ++step) {
+        const std::optional<Time> own = span(rank, instruction, step);
+        if (!own) continue;
+        values.push_back(participants.empty() ? *own : *transfer(participants, step));
+    }
+    if (values.empty()) return std::nullopt;
+    return foretrain::median(std::move(values));
+}
+
+Time median(std::vector<Time> values) {
+    FORETRAIN_CHECK(!values.empty(), "a median of nothing");
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,101 @@
+#include "reports/sweep_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/figures.h"
+#include "reports/prediction_parts.h"
+#include "reports/prediction_report.h"
+#include "reports/text_table.h"
+
+namespace foretrain {
+
+namespace {
+
+std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
+    TextTable t(
+        {"#", "tp", "pp", "dp", "zero", "mbs", "schedule", "recompute", "step ms", "tok/s/GPU", "MFU", "peak GiB"}, 0);
+    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
+        const Prediction& p = plans[i];
+        const Parallelism& a = p.plan.parallelism;
+        t.row({fmt::format("{}", i + 1), fmt::format("{}", a.tensor), fmt::format("{}", a.pipeline),
+               fmt::format("{}", a.data), fmt::format("{}", a.zero_stage), fmt::format("{}", a.micro_batch_size),
+               std::string(name_of(a.schedule)), describe(a.recompute), fmt::format("{:.2f}", seconds(p.step) * 1e3),
+               grouped(tokens_per_second_per_device(p)), percent(p.mfu()), gib(p.peak_bytes())});
+    }
+    return t.text(2);
+}
+
+std::string counts(const SweepResult& r) {
+    return fmt::format("{} plans enumerated, {} feasible, {} estimated ({} excluded by their bound).\n",
+                       grouped(static_cast<double>(r.enumerated)), grouped(static_cast<double>(r.feasible)),
+                       grouped(static_cast<double>(r.estimated)),
+                       grouped(static_cast<double>(std::max<std::int64_t>(r.feasible - r.estimated, 0))));
+}
+
+// The commonest reason first, each with one plan that it struck.
+std::string fallen(const SweepResult& r) {
+    if (r.fell.empty()) return "";
+    std::vector<std::pair<std::string, RejectionCount>> reasons(r.fell.begin(), r.fell.end());
+    std::stable_sort(reasons.begin(), reasons.end(),
+                     [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+    std::string s = "Why the rest fell\n";
+    for (const auto& [reason, count] : reasons) {
+        s += fmt::format("  {:>9}  {}\n", grouped(static_cast<double>(count.count)), reason);
+        if (!count.example.empty()) s += fmt::format("             e.g. {}\n", count.example);
+        if (!count.text.empty()) s += fmt::format("             {}\n", count.text);
+    }
+    return s;
+}
+
+}  // namespace
+
+std::string sweep_table(const SweepResult& r, std::size_t top) {
+    if (r.best.empty()) return "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+    const Prediction& best = r.best.front();
+    const Plan& plan = best.plan;
+    const std::size_t shown = std::min(top, r.best.size());
+    std::string s =
+        fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", plan.model.name, plan.cluster.name,
+                    plan.world(), plan.world() == 1 ? "" : "s", plan.training.global_batch_size,
+                    plan.training.sequence_length, name_of(plan.training.precision), plan.framework);
+    s += counts(r) + "\n";
+    s += fmt::format("{}\n{}\n", shown == 1 ? "Best plan" : fmt::format("Best {} plans", shown),
+                     plans_table(r.best, top));
+    s += fmt::format("The best: {}\n\n", describe(plan.parallelism));
+    s += fmt::format("Time                of stage {} (0 to {}), the slowest\n{}\n", best.slowest_stage(),
+                     best.times.size() - 1, time_table(best));
+    s += fmt::format("Memory              {} on each GPU, by stage\n{}\n", memory_unit(best), memory_table(best));
+    s += fmt::format("Pareto front        nothing else is both faster and smaller\n{}\n",
+                     plans_table(r.pareto, r.pareto.size()));
+    return s + fallen(r);
+}
+
+Json sweep_json(const SweepResult& r) {
+    Json fell = Json::object();
+    for (const auto& [reason, count] : r.fell) {
+        Json entry = Json::object();
+        entry.set("count", count.count).set("example", count.example).set("text", count.text);
+        fell.set(reason, std::move(entry));
+    }
+    Json space = Json::object();
+    space.set("enumerated", r.enumerated).set("feasible", r.feasible).set("estimated", r.estimated);
+    space.set("fell", std::move(fell));
+    Json plans = Json::array();
+    for (const Prediction& p : r.best) plans.push(prediction_json(p));
+    Json pareto = Json::array();
+    for (const Prediction& p : r.pareto) pareto.push(prediction_json(p));
+
+    Json out = Json::object();
+    out.set("space", std::move(space)).set("plans", std::move(plans)).set("pareto", std::move(pareto));
+    return out.set("elapsed_s", r.elapsed_s);
+}
+
+std::string sweep_csv(const SweepResult& r) {
+    std::string s = prediction_csv_heading();
+    for (const Prediction& p : r.best) s += prediction_csv_line(p);
+    return s;
+}
+
+}  // namespace foretrain

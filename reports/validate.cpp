@@ -1,0 +1,208 @@
+#include "reports/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "reports/figures.h"
+#include "reports/span_table.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr std::size_t worst_shown = 10;
+
+const StageProgram& stage_of(const Program& program, const RankTrace& rank) {
+    return program.stages[static_cast<std::size_t>(rank.stage)];
+}
+
+bool moves_data_between_ranks(InstructionKind kind) {
+    switch (kind) {
+        case InstructionKind::all_reduce:
+        case InstructionKind::reduce_scatter:
+        case InstructionKind::all_gather:
+        case InstructionKind::send:
+        case InstructionKind::recv: return true;
+        default: return false;
+    }
+}
+
+// Bookkeeping of the program costs nothing worth comparing.
+bool is_compared(InstructionKind kind) {
+    switch (kind) {
+        case InstructionKind::alloc:
+        case InstructionKind::free:
+        case InstructionKind::record:
+        case InstructionKind::wait:
+        case InstructionKind::step_end: return false;
+        default: return true;
+    }
+}
+
+std::int64_t magnitude(Bytes a, Bytes b) { return a > b ? (a - b).value : (b - a).value; }
+
+// The largest difference of two tables; a key that one of them lacks counts as nothing there.
+Bytes largest_difference(const std::map<std::string, Bytes>& a, const std::map<std::string, Bytes>& b) {
+    std::int64_t most = 0;
+    const auto against = [&most](const auto& from, const auto& to) {
+        for (const auto& [key, bytes] : from) {
+            const auto other = to.find(key);
+            most = std::max(most, magnitude(bytes, other == to.end() ? Bytes{} : other->second));
+        }
+    };
+    against(a, b);
+    against(b, a);
+    return Bytes{most};
+}
+
+std::map<std::string, Bytes> regions(const StageProgram& stage) {
+    std::map<std::string, Bytes> sizes;
+    for (int r = 0; r < region_count; ++r)
+        sizes[std::string(name_of(static_cast<Region>(r)))] = stage.region_bytes[static_cast<std::size_t>(r)];
+    return sizes;
+}
+
+// The slowest rank's median step.
+Time slowest_step(const Trace& trace, std::size_t warm_up) {
+    Time slowest;
+    for (const RankTrace& rank : trace.ranks) {
+        std::vector<Time> durations;
+        for (std::size_t i = warm_up; i < rank.steps.size(); ++i) durations.push_back(rank.steps[i].duration);
+        slowest = std::max(slowest, median(std::move(durations)));
+    }
+    return slowest;
+}
+
+std::vector<double> losses(const Program& program, const Trace& trace) {
+    std::vector<double> by_step;
+    for (const RankTrace& rank : trace.ranks) {
+        if (rank.stage != program.grid.pipeline - 1) continue;
+        for (const RankStep& step : rank.steps) by_step.push_back(step.loss);
+        break;
+    }
+    return by_step;
+}
+
+std::vector<KindError> sorted_by_time(std::map<std::string, KindError> kinds) {
+    std::vector<KindError> list;
+    for (auto& [name, kind] : kinds) list.push_back(std::move(kind));
+    std::stable_sort(list.begin(), list.end(),
+                     [](const KindError& a, const KindError& b) { return a.measured > b.measured; });
+    return list;
+}
+
+Time off_by(const InstructionError& e) {
+    return e.predicted > e.measured ? e.predicted - e.measured : e.measured - e.predicted;
+}
+
+// Sums by kind, and the errors of all instructions of all measured ranks, largest first.
+struct Joined {
+    std::map<std::string, KindError> kinds;
+    std::vector<InstructionError> errors;  // names still empty
+};
+
+Joined join_spans(const Program& program, const SpanTable& predicted, const Trace& trace, const SpanTable& measured) {
+    Joined joined;
+    for (const RankTrace& rank : trace.ranks) {
+        const StageProgram& stage = stage_of(program, rank);
+        for (std::size_t i = 0; i < stage.instructions.size(); ++i) {
+            if (!is_compared(stage.instructions[i].kind)) continue;
+            const auto id = static_cast<std::int32_t>(i);
+            const std::optional<Time> p = predicted.median(rank.rank, id);
+            const std::optional<Time> m = measured.median(rank.rank, id);
+            if (!p && !m) continue;
+            if (!p || !m)
+                throw UserError({.file = "trace",
+                                 .field = fmt::format("ranks[{}]", rank.rank),
+                                 .found = fmt::format("{} instruction {} ({})", p ? "no" : "an unexpected", i,
+                                                      describe(stage, stage.instructions[i])),
+                                 .expected = "a trace of this very plan"});
+            KindError& kind = joined.kinds[kind_name(stage, stage.instructions[i])];
+            kind.kind = kind_name(stage, stage.instructions[i]);
+            ++kind.count;
+            kind.predicted += *p;
+            kind.measured += *m;
+            joined.errors.push_back(
+                {.rank = rank.rank, .instruction = id, .name = {}, .predicted = *p, .measured = *m});
+        }
+    }
+    std::stable_sort(joined.errors.begin(), joined.errors.end(),
+                     [](const auto& a, const auto& b) { return off_by(a) > off_by(b); });
+    return joined;
+}
+
+// The first of each call: one place of a stage's program repeats in every microbatch and rank.
+std::vector<InstructionError> worst_calls(const Program& program, const std::vector<InstructionError>& errors) {
+    std::vector<InstructionError> worst;
+    std::set<std::tuple<std::int64_t, InstructionKind, std::int32_t, std::int32_t, std::int64_t>> seen;
+    for (const InstructionError& e : errors) {
+        if (worst.size() == worst_shown || e.predicted == e.measured) break;
+        const std::int64_t stage = program.grid.coordinate(e.rank, Axis::pipeline);
+        const StageProgram& of = program.stages[static_cast<std::size_t>(stage)];
+        const Instruction& i = of.instructions[static_cast<std::size_t>(e.instruction)];
+        if (!seen.insert({stage, i.kind, i.kernel, i.section, i.count}).second) continue;
+        worst.push_back(e);
+        worst.back().name = describe(of, i);
+    }
+    return worst;
+}
+
+}  // namespace
+
+std::string kind_name(const StageProgram& stage, const Instruction& i) {
+    if (i.kind == InstructionKind::kernel)
+        return std::string(name_of(kind_of(stage.kernels[static_cast<std::size_t>(i.kernel)])));
+    return moves_data_between_ranks(i.kind) ? wire_key(i.axis, i.kind) : std::string(name_of(i.kind));
+}
+
+std::string describe(const StageProgram& stage, const Instruction& i) {
+    std::string s = i.kind == InstructionKind::kernel ? to_text(stage.kernels[static_cast<std::size_t>(i.kernel)])
+                                                      : kind_name(stage, i);
+    if (moves_data_between_ranks(i.kind))
+        s += fmt::format(" {} {} ({})", i.count, name_of(i.type), figure(Bytes{i.count * size_of(i.type)}));
+    if (i.section >= 0) s += fmt::format(", {}", stage.sections[static_cast<std::size_t>(i.section)]);
+    if (i.microbatch >= 0) s += fmt::format(", microbatch {}", i.microbatch);
+    return s;
+}
+
+WireCount predicted_wire(const Program& program, std::int64_t rank) {
+    const auto stage = static_cast<std::size_t>(program.grid.coordinate(rank, Axis::pipeline));
+    WireCount wire;
+    for (const Instruction& i : program.stages[stage].instructions) {
+        if (!moves_data_between_ranks(i.kind) || i.kind == InstructionKind::recv) continue;
+        const bool message = i.kind == InstructionKind::send;
+        const std::int64_t size = message ? 2 : program.grid.size(i.axis);
+        const std::int64_t index = message ? 0 : program.grid.coordinate(rank, i.axis);
+        wire[wire_key(i.axis, i.kind)] += wire_bytes(i, size, index);
+    }
+    return wire;
+}
+
+Validation join(const Prediction& prediction, const Program& program, const Trace& simulated, const Trace& measured,
+                std::size_t warm_up) {
+    const Meetings meetings(program);
+    const SpanTable predicted_spans(program, meetings, simulated, 0);
+    const SpanTable measured_spans(program, meetings, measured, warm_up);
+    Joined joined = join_spans(program, predicted_spans, measured, measured_spans);
+
+    Validation v;
+    v.prediction = prediction;
+    v.predicted_step = slowest_step(simulated, 0);
+    v.measured_step = slowest_step(measured, warm_up);
+    v.losses = losses(program, measured);
+    v.by_kind = sorted_by_time(std::move(joined.kinds));
+    v.worst = worst_calls(program, joined.errors);
+    for (const RankTrace& rank : measured.ranks) {
+        v.memory_error = std::max(v.memory_error, largest_difference(regions(stage_of(program, rank)), rank.allocated));
+        v.communication_error =
+            std::max(v.communication_error, largest_difference(predicted_wire(program, rank.rank), rank.wire));
+    }
+    v.peak_resident = measured.peak_resident;
+    return v;
+}
+
+}  // namespace foretrain

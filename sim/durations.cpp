@@ -1,0 +1,44 @@
+#include "sim/durations.h"
+
+#include <cmath>
+
+namespace foretrain {
+
+void InstructionDurations::begin_stage(const StageProgram& stage, double slowdown) {
+    stage_ = &stage;
+    slowdown_ = slowdown;
+    kernels_.assign(stage.kernels.size(), Time{-1});
+    remembered_.fill(Remembered{});
+}
+
+Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
+    switch (i.kind) {
+        case InstructionKind::alloc:
+        case InstructionKind::free:
+        case InstructionKind::record:
+        case InstructionKind::wait:
+        case InstructionKind::step_end: return Time{0};
+        case InstructionKind::kernel: {
+            Time& known = kernels_.at(static_cast<std::size_t>(i.kernel));
+            if (known < Time{0}) {
+                known = cost.instruction(i, stage_->kernels, stage_->stage);
+                if (slowdown_ != 1) known = Time{std::llround(static_cast<double>(known.value) * slowdown_)};
+            }
+            return known;
+        }
+        case InstructionKind::all_reduce:
+        case InstructionKind::reduce_scatter:
+        case InstructionKind::all_gather:
+        case InstructionKind::send:
+        case InstructionKind::recv: break;
+        default: return cost.instruction(i, stage_->kernels, stage_->stage);
+    }
+    const auto hash = static_cast<std::uint64_t>(i.count) * 0x9E3779B97F4A7C15U +
+                      static_cast<std::uint64_t>(i.kind) * 29 + static_cast<std::uint64_t>(i.axis) * 7;
+    Remembered& r = remembered_[(hash ^ (hash >> 32)) % remembered_.size()];
+    if (r.count != i.count || r.kind != i.kind || r.axis != i.axis || r.type != i.type || r.peer != i.peer)
+        r = {i.count, i.peer, i.kind, i.axis, i.type, cost.instruction(i, stage_->kernels, stage_->stage)};
+    return r.time;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "cli/launch.h"
+#include "hardware/cluster_file.h"
+#include "tests/cli/support/console.h"
+
+namespace foretrain::cli {
+namespace {
+
+// A folder with a foretrain-exec that notes its arguments and its plan, then does as told.
+class FakeEngine {
+public:
+    explicit FakeEngine(const std::string& ending) : folder_(temporary_.file("")) {
+        std::ofstream(exec()) << "#!/bin/sh\necho \"$@\" > '" << folder_ << "arguments'\n"
+                              << "[ \"$2\" = --plan ] && cp \"$3\" '" << folder_ << "plan.json'\n"
+                              << ending << "\n";
+        std::filesystem::permissions(exec(), std::filesystem::perms::owner_all);
+    }
+    const std::string& folder() const { return folder_; }
+    std::string arguments() const {
+        std::ifstream in(folder_ + "arguments");
+        std::string line;
+        std::getline(in, line);
+        return line;
+    }
+    Json plan() const { return Json::parse_file(folder_ + "plan.json"); }
+    bool was_started() const { return std::filesystem::exists(folder_ + "arguments"); }
+
+private:
+    std::string exec() const { return folder_ + "foretrain-exec"; }
+    TemporaryFolder temporary_;
+    std::string folder_;
+};
+
+// A cluster whose constants allow fp32, which the engine runs: those of bf16 under another name.
+std::string fp32_cluster(const TemporaryFolder& folder) {
+    ClusterSpec c = read_cluster("dgx-h100");
+    GemmConstants gemm = c.device.calibration.gemm.front();
+    gemm.dtype = DType::fp32;
+    c.device.calibration.gemm.push_back(gemm);
+    c.default_framework = "foretrain";
+    const std::string path = folder.file("cluster.json");
+    std::ofstream(path) << cluster_to_json(c).dump();
+    return path;
+}
+
+// Calls a subcommand with a plan that can be run.
+Outcome call_runnable(const std::string& subcommand, const FakeEngine& engine, const Arguments& further = {},
+                      const std::string& model = "gpt2") {
+    const TemporaryFolder folder;
+    Arguments all{subcommand,
+                  "--model",
+                  model,
+                  "--cluster",
+                  fp32_cluster(folder),
+                  "--gpus",
+                  "2",
+                  "--precision",
+                  "fp32",
+                  "--global-batch-size",
+                  "8",
+                  "--sequence-length",
+                  "128"};
+    all.insert(all.end(), further.begin(), further.end());
+    return call(all, engine.folder());
+}
+
+TEST(Run, HandsACompletedPlanOver) {
+    const FakeEngine engine("exit 0");
+    const Outcome o =
+        call_runnable("run", engine, {"--steps", "3", "--seed", "7", "--trace", "t.json", "--", "--more", "x"});
+    EXPECT_EQ(o.code, done) << o.err;
+    EXPECT_TRUE(contains(engine.arguments(), "run --plan ")) << engine.arguments();
+    EXPECT_TRUE(contains(engine.arguments(), "--steps 3 --trace t.json --seed 7 --more x")) << engine.arguments();
+    EXPECT_EQ(engine.plan().at("parallelism").at("data").integer(0, 9), 2);
+    EXPECT_TRUE(engine.plan().at("model").is_object()) << "model and cluster are inlined";
+}
+
+TEST(Run, PassesTheEnginesExitCodeOn) {
+    EXPECT_EQ(call_runnable("run", FakeEngine("exit 3")).code, run_failed);
+    EXPECT_EQ(call_runnable("validate", FakeEngine("exit 2")).code, bad_input);
+    const Outcome killed = call_runnable("run", FakeEngine("kill -9 $$"));
+    EXPECT_EQ(killed.code, run_failed);
+    EXPECT_TRUE(contains(killed.err, "signal 9")) << killed.err;
+}
+
+TEST(Run, RefusesWhatCannotRunBeforeStarting) {
+    const FakeEngine engine("exit 0");
+    const Outcome other = call(gpt2("run"), engine.folder());
+    EXPECT_EQ(other.code, answer_is_no);
+    EXPECT_TRUE(contains(other.err, "refused: framework = megatron-lm")) << other.err;
+    EXPECT_EQ(call_runnable("run", engine, {"--tensor", "8"}).code, answer_is_no);
+    EXPECT_FALSE(engine.was_started());
+}
+
+TEST(Run, RefusesWhatDoesNotFitUnlessForced) {
+    const FakeEngine engine("exit 0");
+    const Outcome refused = call_runnable("run", engine, {}, "gpt3-175b");
+    EXPECT_EQ(refused.code, answer_is_no) << refused.err;
+    EXPECT_TRUE(contains(refused.err, "--force")) << refused.err;
+    EXPECT_FALSE(engine.was_started());
+    EXPECT_EQ(call_runnable("run", engine, {"--force"}, "gpt3-175b").code, done);
+    EXPECT_TRUE(engine.was_started());
+}
+
+TEST(Calibrate, PassesTheFileOn) {
+    const FakeEngine engine("exit 0");
+    EXPECT_EQ(call({"calibrate", "--output", "here.json"}, engine.folder()).code, done);
+    EXPECT_EQ(engine.arguments(), "calibrate --output here.json");
+}
+
+}  // namespace
+}  // namespace foretrain::cli

@@ -1,0 +1,230 @@
+// The law of equivalence: however a model is spread, it learns the same. Each plan runs three steps
+// on real threads; its losses, weights and optimizer moments (which are sums of its gradients) are
+// held against a reference.
+//
+//   Class A, bit-equal: pipeline and every schedule, recompute, overlap, and ZeRO against data
+//   parallelism of the same size that reduces at the same points (ZeRO-0 and 1 reduce once a step,
+//   ZeRO-2 and 3 every microbatch).
+//   Class B, sums in another order: everything against one rank. Per tensor the norm of the
+//   difference over the norm of the reference, floored at a thousandth of the norm of all tensors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "exec/runtime.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "plan/check.h"
+#include "plan/program/lower.h"
+#include "plan/program/text.h"
+#include "support/plans.h"
+
+namespace foretrain::test {
+namespace {
+
+struct Outcome {
+    std::vector<double> losses;
+    std::map<std::string, ParameterState> state;
+};
+
+Outcome run(const Program& program) {
+    Outcome outcome;
+    RunOptions options;
+    options.kernels = &cpu_kernels();
+    options.steps = 3;
+    options.keep_state = true;
+    options.on_step = [&](const StepReport& s) { outcome.losses.push_back(s.loss); };
+    outcome.state = run_program(program, options).state;
+    return outcome;
+}
+
+Outcome run(const Plan& plan) {
+    for (const Rejection& no : check(plan)) ADD_FAILURE() << text(no);
+    return run(lower(make_skeleton(plan)));
+}
+
+using Tensor = std::vector<double>;
+
+const Tensor* parts(const ParameterState& s, int i) { return i == 0 ? &s.weights : i == 1 ? &s.momentum : &s.variance; }
+
+// Empty if bit-equal, else the first difference in words.
+std::string bit_difference(const Outcome& a, const Outcome& b) {
+    if (a.losses != b.losses) return "losses differ";
+    if (a.state.size() != b.state.size()) return "not the same parameters";
+    for (const auto& [name, state] : a.state)
+        for (int i = 0; i < 3; ++i)
+            if (*parts(state, i) != *parts(b.state.at(name), i)) return name + " differs in part " + std::to_string(i);
+    return "";
+}
+
+double norm(const Tensor& t) {
+    double sum = 0;
+    for (double x : t) sum += x * x;
+    return std::sqrt(sum);
+}
+
+// The largest relative difference over losses and tensors.
+double difference(const Outcome& a, const Outcome& reference) {
+    double worst = 0;
+    for (std::size_t i = 0; i < a.losses.size(); ++i)
+        worst = std::max(worst, std::abs(a.losses[i] - reference.losses[i]) / std::abs(reference.losses[i]));
+    for (int i = 0; i < 3; ++i) {
+        double all = 0;
+        for (const auto& [name, state] : reference.state) all = std::hypot(all, norm(*parts(state, i)));
+        for (const auto& [name, state] : reference.state) {
+            const Tensor &x = *parts(state, i), &y = *parts(a.state.at(name), i);
+            Tensor delta(x.size());
+            for (std::size_t e = 0; e < x.size(); ++e) delta[e] = x[e] - y[e];
+            worst = std::max(worst, norm(delta) / std::max(norm(x), all / 1000));
+        }
+    }
+    return worst;
+}
+
+// The plan whose bits this one must reproduce: without pipeline, recompute and overlap, and with the
+// plainest ZeRO that reduces at the same points.
+Plan class_a_reference(Plan plan) {
+    Parallelism& p = plan.parallelism;
+    const std::int64_t world = p.tensor * p.data;
+    p.pipeline = 1;
+    p.stage_layers.clear();
+    p.recompute = {};
+    p.schedule = Schedule::gpipe;
+    p.overlap = {false, false};
+    p.zero_stage = p.zero_stage >= 2 && plan.microbatches() > 1 ? 2 : 0;
+    plan.cluster = any_machine(world);
+    return plan;
+}
+
+Plan one_rank(Plan plan) {
+    plan = class_a_reference(plan);
+    plan.parallelism.tensor = plan.parallelism.data = 1;
+    plan.parallelism.sequence_parallel = false;
+    plan.parallelism.zero_stage = 0;
+    plan.cluster = any_machine(1);
+    return plan;
+}
+
+
+Parallelism spread(std::int64_t tp, std::int64_t pp, std::int64_t dp, int zero = 0) {
+    Parallelism p;
+    p.tensor = tp;
+    p.pipeline = pp;
+    p.data = dp;
+    p.zero_stage = zero;
+    return p;
+}
+
+std::vector<Parallelism> spreads() {
+    std::vector<Parallelism> out;
+    using Kind = Recompute::Kind;
+    const auto add = [&](Parallelism p, Recompute r = {}, bool sp = false, std::int64_t mbs = 1,
+                         Schedule s = Schedule::one_f_one_b, std::vector<std::int64_t> layers = {}) {
+        p.recompute = r;
+        p.sequence_parallel = sp;
+        p.micro_batch_size = mbs;
+        p.schedule = s;
+        p.stage_layers = std::move(layers);
+        out.push_back(p);
+    };
+    add(spread(1, 1, 1));
+    add(spread(1, 1, 1), {Kind::selective, 0});
+    add(spread(1, 1, 1), {Kind::full, 0}, false, 2);
+    add(spread(1, 1, 1), {Kind::segment, 3});
+    add(spread(1, 2, 1));
+    add(spread(1, 2, 1), {}, false, 1, Schedule::gpipe);
+    add(spread(1, 4, 1), {Kind::full, 0});
+    add(spread(1, 2, 1), {Kind::segment, 2}, false, 2, Schedule::one_f_one_b, {3, 1});
+    add(spread(1, 3, 1), {Kind::block, 1}, false, 1, Schedule::gpipe, {1, 2, 1});
+    for (int zero = 0; zero <= 3; ++zero) add(spread(1, 1, 2, zero));
+    for (int zero = 0; zero <= 3; ++zero) add(spread(1, 1, 4, zero), {Kind::full, 0}, false, 2);
+    for (int zero = 1; zero <= 3; ++zero) add(spread(1, 2, 2, zero), {Kind::segment, 2});
+    add(spread(2, 1, 1));
+    add(spread(2, 1, 1), {}, true);
+    add(spread(4, 1, 1), {Kind::full, 0}, true);
+    add(spread(4, 1, 1), {Kind::selective, 0});
+    add(spread(2, 2, 1), {}, true);
+    add(spread(2, 2, 1), {Kind::every, 2}, false, 1, Schedule::gpipe);
+    for (int zero = 0; zero <= 3; ++zero) add(spread(2, 1, 2, zero), {Kind::selective, 0}, zero % 2 == 1);
+    for (int zero = 0; zero <= 3; ++zero) add(spread(2, 2, 2, zero), {Kind::full, 0}, zero >= 2);
+    add(spread(1, 4, 2, 3), {}, false, 1, Schedule::gpipe);
+    add(spread(1, 2, 4, 1), {Kind::full, 0});
+    add(spread(1, 1, 8, 3));
+    return out;
+}
+
+class Equivalence : public ::testing::TestWithParam<std::tuple<bool, Parallelism>> {};
+
+TEST_P(Equivalence, LearnsTheSame) {
+    const auto& [llama, parallelism] = GetParam();
+    const Plan plan = small_plan(llama ? small_llama() : small_gpt(), parallelism);
+    const Outcome outcome = run(plan);
+    ASSERT_EQ(outcome.losses.size(), 3u);
+    EXPECT_LT(outcome.losses.back(), outcome.losses.front()) << "it does not learn";
+    EXPECT_EQ(bit_difference(outcome, run(class_a_reference(plan))), "") << describe(parallelism);
+    EXPECT_LE(difference(outcome, run(one_rank(plan))), 1e-12) << describe(parallelism);
+}
+
+std::string plan_name(const ::testing::TestParamInfo<std::tuple<bool, Parallelism>>& info) {
+    std::string name = (std::get<0>(info.param) ? "llama_" : "gpt_") + describe(std::get<1>(info.param));
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, Equivalence,
+                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(spreads())), plan_name);
+
+TEST(EquivalenceInFloat, WithinTheStatedTolerance) {
+    for (const Parallelism& p : {spread(2, 2, 2, 3), spread(4, 1, 2, 1), spread(1, 2, 4, 2)}) {
+        Plan plan = small_plan(small_llama(), p);
+        plan.training.precision = DType::fp32;
+        EXPECT_LE(difference(run(plan), run(one_rank(plan))), 1e-5) << describe(p);
+    }
+}
+
+// The law must be able to fail: programs that compute something else are told apart, by the engine,
+// which holds replicas against each other, or by the difference.
+TEST(EquivalenceMutation, IsCaught) {
+    const Plan plan = small_plan(small_gpt(), spread(2, 2, 2, 1));
+    const Outcome reference = run(one_rank(plan));
+    const Program program = lower(make_skeleton(plan));
+    ASSERT_LE(difference(run(program), reference), 1e-12);
+    const auto mutated = [&](auto&& change) {
+        Program copy = program;
+        for (StageProgram& stage : copy.stages) {
+            const auto found = std::find_if(stage.instructions.rbegin(), stage.instructions.rend(), change);
+            EXPECT_NE(found, stage.instructions.rend());
+        }
+        try {
+            return difference(run(copy), reference);
+        } catch (const RunError& e) {
+            EXPECT_NE(std::string(e.what()).find("replicas have drifted apart"), std::string::npos) << e.what();
+            return 1.0;
+        }
+    };
+    // A tensor all-reduce left out: every stage keeps its partial sums.
+    EXPECT_GT(mutated([](Instruction& i) {
+                  if (i.kind != InstructionKind::all_reduce || i.axis != Axis::tensor) return false;
+                  i.kind = InstructionKind::record;
+                  return true;
+              }),
+              1e-9);
+    // Gradients of one unit not summed over the data ranks.
+    EXPECT_GT(mutated([](Instruction& i) {
+                  if (i.kind != InstructionKind::reduce_scatter) return false;
+                  i.kind = InstructionKind::record;
+                  return true;
+              }),
+              1e-9);
+    // A microbatch taken twice in place of another.
+    EXPECT_GT(mutated([](Instruction& i) {
+                  if (i.kind != InstructionKind::load_batch) return false;
+                  i.microbatch = 0;
+                  return true;
+              }),
+              1e-9);
+}
+
+}  // namespace
+}  // namespace foretrain::test

@@ -1,0 +1,91 @@
+// The law of the ladder: bound <= estimate, and estimate == simulate to the picosecond, over random
+// plans. The estimate folds bodies as max-plus maps, the simulation walks every kernel on an event
+// queue: two ways to the same number.
+//
+// And the law of memory, as far as it needs no run: closed form == what lowering lays out, and the
+// live peak that the simulation counts == the one in closed form <= what is allocated.
+#include <gtest/gtest.h>
+
+#include "plan/program/lower.h"
+#include "plan/program/verify.h"
+#include "sim/estimate.h"
+#include "sim/simulator.h"
+#include "support/plans.h"
+
+namespace foretrain::test {
+namespace {
+
+constexpr int plans = 500;
+
+TEST(Ladder, BoundEstimateAndSimulationAgree) {
+    std::mt19937 random(1);
+    double tightest = 0, loosest = 1, least_use = 1;
+    for (int n = 0; n < plans; ++n) {
+        const Plan plan = random_plan(random);
+        SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
+        const Skeleton skeleton = make_skeleton(plan);
+        const CostModel cost(plan.cluster, plan.grid());
+        const Estimator estimator(skeleton, cost);
+        const Estimate estimate = estimator.estimate();
+        const Program program = lower(skeleton);
+        const Trace trace = simulate(program, cost);
+        ASSERT_EQ(step_time(trace), estimate.step);
+        ASSERT_LE(estimator.bound(), estimate.step);
+        ASSERT_GT(estimator.bound(), Time{0});
+        const std::vector<StageMemory> memory = estimator.memory();
+        const std::vector<WireCount> wire = estimator.wire();
+        for (std::size_t s = 0; s < program.stages.size(); ++s) {
+            const StageTime& t = estimate.times[s];
+            ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
+            ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.data_exposed +
+                          t.pipeline_exposed, t.step);
+            ASSERT_GE(t.pipeline_exposed, Time{0});
+            ASSERT_GE(t.data_exposed, Time{0});
+            ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;
+            ASSERT_EQ(memory[s].live_peak, trace.ranks[s].live_peak) << "stage " << s;
+            ASSERT_LE(memory[s].live_peak, memory[s].allocated());
+            ASSERT_EQ(wire[s], trace.ranks[s].wire) << "stage " << s;
+            least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
+        }
+        const double ratio = seconds(estimator.bound()) / seconds(estimate.step);
+        tightest = std::max(tightest, ratio);
+        loosest = std::min(loosest, ratio);
+    }
+    std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
+}
+
+// Every random plan's program is proven runnable.
+TEST(Ladder, EveryProgramVerifies) {
+    std::mt19937 random(2);
+    for (int n = 0; n < 100; ++n) {
+        const Plan plan = random_plan(random);
+        const auto wrong = verify(lower(make_skeleton(plan)));
+        ASSERT_FALSE(wrong.has_value()) << describe(plan.parallelism) << "\n" << *wrong;
+    }
+}
+
+// A program that lacks any one kernel no longer agrees: the law can fail. (One stage, and nothing
+// overlapped, since a kernel may hide behind a message or a gather.)
+TEST(LadderMutation, IsCaught) {
+    Parallelism p;
+    p.tensor = 2;
+    const Plan plan = small_plan(small_gpt(), p);
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const Time step = Estimator(skeleton, cost).estimate().step;
+    int caught = 0, tried = 0;
+    const Program program = lower(skeleton);
+    for (std::size_t i = 0; i < program.stages[0].instructions.size(); ++i) {
+        const Instruction& instruction = program.stages[0].instructions[i];
+        if (instruction.kind != InstructionKind::kernel || instruction.stream != Stream::compute) continue;
+        Program mutated = program;
+        mutated.stages[0].instructions[i].kind = InstructionKind::record;
+        caught += step_time(simulate(mutated, cost)) != step ? 1 : 0;
+        ++tried;
+    }
+    EXPECT_EQ(caught, tried);
+    EXPECT_GT(tried, 100);
+}
+
+}  // namespace
+}  // namespace foretrain::test

@@ -1,0 +1,132 @@
+// The law of memory: what the skeleton states in closed form, what lowering lays out and what the
+// engine allocates are the same bytes, region by region, at least the live peak; and the operating
+// system, which knows nothing of regions, counts the same within 2 % or 64 MiB.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/runtime.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "plan/program/lower.h"
+#include "sim/estimate.h"
+#include "support/plans.h"
+
+namespace foretrain::test {
+namespace {
+
+Trace run(const Program& program, std::int64_t steps = 1) {
+    RunOptions options;
+    options.kernels = &cpu_kernels();
+    options.steps = steps;
+    return run_program(program, options).trace;
+}
+
+// What differs between the program's layout and the engine's allocations; empty if nothing.
+std::string difference(const Program& program, const Trace& trace) {
+    for (const RankTrace& rank : trace.ranks) {
+        const StageProgram& stage = program.stages[static_cast<std::size_t>(rank.stage)];
+        for (std::size_t r = 0; r < region_count; ++r) {
+            const std::string name(name_of(static_cast<Region>(r)));
+            const auto found = rank.allocated.find(name);
+            const Bytes allocated = found == rank.allocated.end() ? Bytes{} : found->second;
+            if (allocated != stage.region_bytes[r])
+                return "rank " + std::to_string(rank.rank) + " " + name + ": " + std::to_string(allocated.value) +
+                       " allocated, " + std::to_string(stage.region_bytes[r].value) + " laid out";
+        }
+    }
+    return "";
+}
+
+// Random plans small enough to run here.
+std::vector<Plan> runnable_plans(int count) {
+    std::mt19937 random(3);
+    std::vector<Plan> out;
+    while (static_cast<int>(out.size()) < count) {
+        Plan plan = random_plan(random);
+        if (plan.world() > 8 || plan.framework != "foretrain" || plan.model.hidden_size > 64 ||
+            plan.tokens_per_microbatch() * plan.microbatches() > 512 || plan.model.vocab_size > 2000)
+            continue;
+        plan.training.precision = out.size() % 2 == 0 ? DType::fp32 : DType::fp64;
+        out.push_back(plan);
+    }
+    return out;
+}
+
+TEST(Memory, ClosedFormIsLayoutIsAllocated) {
+    double least = 1;
+    for (const Plan& plan : runnable_plans(40)) {
+        const Skeleton skeleton = make_skeleton(plan);
+        const CostModel cost(plan.cluster, plan.grid());
+        const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();
+        const Program program = lower(skeleton);
+        const Trace trace = run(program);
+        ASSERT_EQ(difference(program, trace), "") << describe(plan.parallelism);
+        for (const RankTrace& rank : trace.ranks) {
+            const StageMemory& m = memory[static_cast<std::size_t>(rank.stage)];
+            ASSERT_EQ(m.allocated(), program.stages[static_cast<std::size_t>(rank.stage)].arena());
+            ASSERT_EQ(rank.live_peak, m.live_peak) << describe(plan.parallelism);
+            ASSERT_LE(m.live_peak, m.allocated());
+            least = std::min(least, static_cast<double>(m.live_peak.value) / static_cast<double>(m.allocated().value));
+        }
+    }
+    std::printf("least live peak / allocated: %.3f\n", least);
+}
+
+TEST(MemoryMutation, IsCaught) {
+    Parallelism p;
+    p.pipeline = 2;
+    Program program = lower(make_skeleton(small_plan(small_gpt(), p)));
+    const Trace trace = run(program);
+    ASSERT_EQ(difference(program, trace), "");
+    program.stages[1].region_bytes[static_cast<std::size_t>(Region::transients)] += Bytes{256};
+    EXPECT_NE(difference(program, trace), "");
+}
+
+// Runs in a process of its own, so that its peak is the run's.
+Bytes resident_growth(const Program& program) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const Bytes before = peak_resident();
+        run(program, 2);
+        const std::int64_t growth = (peak_resident() - before).value;
+        const bool written = write(ends[1], &growth, sizeof growth) == sizeof growth;
+        _exit(written ? 0 : 1);
+    }
+    std::int64_t growth = 0;
+    EXPECT_EQ(read(ends[0], &growth, sizeof growth), static_cast<ssize_t>(sizeof growth));
+    int status = 0;
+    waitpid(child, &status, 0);
+    close(ends[0]);
+    close(ends[1]);
+    return Bytes{growth};
+}
+
+TEST(Memory, TheOperatingSystemAgrees) {
+    for (const int zero : {0, 3}) {
+        Parallelism p;
+        p.data = 2;
+        p.zero_stage = zero;
+        p.micro_batch_size = 2;
+        Plan plan = small_plan(small_gpt(), p, 4);
+        plan.model.hidden_size = 512;
+        plan.model.head_dim = 128;
+        plan.model.ffn_hidden_size = 2048;
+        plan.model.vocab_size = 8192;
+        plan.model.max_positions = 256;
+        plan.training.sequence_length = 128;
+        plan.training.precision = DType::fp32;
+        const Program program = lower(make_skeleton(plan));
+        Bytes predicted;
+        for (const StageProgram& stage : program.stages) predicted += stage.arena() * p.data;
+        const Bytes resident = resident_growth(program);
+        const double slack = std::max(64.0 * MiB, 0.02 * static_cast<double>(predicted.value));
+        EXPECT_NEAR(static_cast<double>(resident.value), static_cast<double>(predicted.value), slack) << "ZeRO-" << zero;
+        std::printf("ZeRO-%d: allocated %.1f MiB, resident %.1f MiB\n", zero,
+                    static_cast<double>(predicted.value) / MiB, static_cast<double>(resident.value) / MiB);
+    }
+}
+
+}  // namespace
+}  // namespace foretrain::test

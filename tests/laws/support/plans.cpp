@@ -1,0 +1,122 @@
+#include "plans.h"
+
+#include "hardware/cluster_file.h"
+#include "plan/check.h"
+
+namespace foretrain::test {
+
+namespace {
+
+template <class T>
+T pick(std::mt19937& random, const std::vector<T>& from) {
+    // Not uniform_int_distribution: its numbers differ between standard libraries.
+    return from[random() % from.size()];
+}
+
+Recompute random_recompute(std::mt19937& random, std::int64_t layers) {
+    const auto kind = static_cast<Recompute::Kind>(random() % 6);
+    const bool counts = kind >= Recompute::Kind::block;
+    return {kind, counts ? 1 + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(layers)) : 0};
+}
+
+ModelSpec random_model(std::mt19937& random) {
+    ModelSpec m = random() % 2 == 0 ? small_gpt() : small_llama();
+    const std::int64_t scale = pick<std::int64_t>(random, {1, 2, 4, 16, 64});
+    m.hidden_size *= scale;
+    m.head_dim *= scale > 16 ? 16 : scale;
+    m.attention_heads *= scale > 16 ? scale / 16 : 1;
+    m.kv_heads *= scale > 16 ? scale / 16 : 1;
+    m.ffn_hidden_size *= scale;
+    m.layers = pick<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12});
+    m.vocab_size = pick<std::int64_t>(random, {64, 101, 1000, 50257});
+    m.tied_embeddings = random() % 2 == 0;
+    m.max_positions = 4096;
+    return m;
+}
+
+std::vector<std::int64_t> uneven_layers(std::mt19937& random, std::int64_t layers, std::int64_t stages) {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(stages), 1);
+    for (std::int64_t left = layers - stages; left > 0; --left) ++out[random() % out.size()];
+    return out;
+}
+
+Plan draw(std::mt19937& random) {
+    Plan plan;
+    plan.model = random_model(random);
+    Parallelism& p = plan.parallelism;
+    p.tensor = pick<std::int64_t>(random, {1, 1, 2, 4});
+    p.pipeline = pick<std::int64_t>(random, {1, 2, 3, 4, 8});
+    p.data = pick<std::int64_t>(random, {1, 2, 3, 4, 8});
+    p.sequence_parallel = p.tensor > 1 && random() % 2 == 0;
+    p.zero_stage = static_cast<int>(random() % 4);
+    p.micro_batch_size = pick<std::int64_t>(random, {1, 2, 3});
+    p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
+    p.overlap.gradient_reduce = random() % 4 != 0;
+    p.overlap.parameter_gather = random() % 4 != 0;
+    if (p.pipeline <= plan.model.layers) {
+        p.stage_layers = uneven_layers(random, plan.model.layers, p.pipeline);
+        p.recompute = random_recompute(random, plan.model.layers);
+    }
+    plan.cluster = any_machine(p.tensor * p.pipeline * p.data);
+    plan.framework = random() % 3 == 0 ? "megatron-lm" : "foretrain";
+    plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
+    plan.training.sequence_length = pick<std::int64_t>(random, {12, 64, 1024});
+    plan.training.global_batch_size = p.micro_batch_size * p.data * pick<std::int64_t>(random, {1, 2, 3, 5, 8, 17});
+    return plan;
+}
+
+}  // namespace
+
+ModelSpec small_gpt() {
+    return {.name = "small-gpt", .layers = 4, .hidden_size = 32, .attention_heads = 4, .kv_heads = 4, .head_dim = 8,
+            .ffn_hidden_size = 64, .gated_mlp = false, .vocab_size = 96, .tied_embeddings = true,
+            .positions = Positions::learned, .max_positions = 24, .norm = Norm::layernorm, .norm_epsilon = 1e-5,
+            .activation = Activation::gelu, .bias = true};
+}
+
+ModelSpec small_llama() {
+    return {.name = "small-llama", .layers = 4, .hidden_size = 32, .attention_heads = 8, .kv_heads = 4, .head_dim = 4,
+            .ffn_hidden_size = 48, .gated_mlp = true, .vocab_size = 96, .tied_embeddings = false,
+            .positions = Positions::rope, .max_positions = 4096, .norm = Norm::rmsnorm, .norm_epsilon = 1e-5,
+            .activation = Activation::silu, .bias = false};
+}
+
+ClusterSpec any_machine(std::int64_t devices) {
+    ClusterSpec c = read_cluster("dgx-a100");
+    GemmConstants gemm = *c.device.calibration.gemm_for(DType::bf16);
+    for (DType t : {DType::fp32, DType::fp64}) {
+        c.device.peak[t] = FlopRate::tera(t == DType::fp32 ? 19.5 : 9.7);
+        gemm.dtype = t;
+        if (c.device.calibration.gemm_for(t) == nullptr) c.device.calibration.gemm.push_back(gemm);
+    }
+    c.default_framework = "foretrain";
+    // Nodes as full as they go, so that groups inside and across nodes both occur.
+    std::int64_t per_node = 8;
+    while (devices % per_node != 0) --per_node;
+    c.devices_per_node = static_cast<int>(per_node);
+    c.nodes = devices / per_node;
+    return c;
+}
+
+Plan small_plan(const ModelSpec& model, const Parallelism& parallelism, std::int64_t global_batch) {
+    Plan plan;
+    plan.model = model;
+    plan.parallelism = parallelism;
+    plan.cluster = any_machine(plan.world());
+    plan.framework = "foretrain";
+    plan.training.precision = DType::fp64;
+    plan.training.sequence_length = 24;
+    plan.training.global_batch_size = global_batch;
+    // Gradients that are zero but for rounding (a key's bias) must not be blown up by AdamW.
+    plan.training.epsilon = 1e-4;
+    return plan;
+}
+
+Plan random_plan(std::mt19937& random) {
+    for (;;) {
+        Plan plan = draw(random);
+        if (check(plan).empty()) return plan;
+    }
+}
+
+}  // namespace foretrain::test

@@ -1,0 +1,25 @@
+// Plans for the laws: small models on an imagined machine that has costs for every precision, drawn
+// at random or listed, always the same ones.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace foretrain::test {
+
+ModelSpec small_gpt();    // GPT-2 type: 4 layers, hidden 32, 4 heads, tied embeddings
+ModelSpec small_llama();  // Llama type: 4 layers, hidden 32, 8 heads over 4 key-value heads
+
+// Eight nodes at most; device constants of the A100 preset, given for fp32 and fp64 too.
+ClusterSpec any_machine(std::int64_t devices);
+
+// A plan of the engine's own framework, in fp64, with every other field as given.
+Plan small_plan(const ModelSpec& model, const Parallelism& parallelism, std::int64_t global_batch = 8);
+
+// A random plan that checks: models from tiny to large, 1 to 64 devices, every field drawn.
+Plan random_plan(std::mt19937& random);
+
+}  // namespace foretrain::test

@@ -1,0 +1,64 @@
+#include "reports/sweep_report.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/reports/support/examples.h"
+
+namespace foretrain {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+SweepResult result() {
+    SweepResult r;
+    r.enumerated = 1200;
+    r.feasible = 20;
+    r.estimated = 15;
+    r.fell["tensor_divides_heads"] = {.count = 30, .example = "tp 3", .text = "tensor = 3: must divide 32"};
+    r.fell["out_of_memory"] = {.count = 1150, .example = "tp 1", .text = "stage 0 needs 90 GiB"};
+    Prediction slower = examples::two_stages();
+    slower.step = from_seconds(4);
+    slower.plan.parallelism.zero_stage = 3;
+    r.best = {examples::two_stages(), slower};
+    r.pareto = {examples::two_stages()};
+    r.elapsed_s = 0.5;
+    return r;
+}
+
+TEST(SweepReport, TableListsTheBestAndWhyTheRestFell) {
+    const std::string table = sweep_table(result(), 10);
+    for (const char* part :
+         {"1 200 plans enumerated, 20 feasible, 15 estimated (5 excluded by their bound)", "Best 2 plans", "2000.00",
+          "4000.00", "The best: tp 2 pp 2 dp 2 zero 1", "Pareto front", "Why the rest fell", "tp 3"})
+        EXPECT_TRUE(contains(table, part)) << part << " is missing in\n" << table;
+    EXPECT_LT(table.find("out_of_memory"), table.find("tensor_divides_heads")) << "the commonest reason first";
+    EXPECT_FALSE(contains(table, "0.5 s")) << "the same sweep prints the same bytes";
+}
+
+TEST(SweepReport, TopLimitsTheTable) { EXPECT_FALSE(contains(sweep_table(result(), 1), "4000.00")); }
+
+TEST(SweepReport, WithoutAFeasiblePlanItSaysWhy) {
+    SweepResult none = result();
+    none.best.clear();
+    none.pareto.clear();
+    const std::string table = sweep_table(none, 10);
+    EXPECT_EQ(table.rfind("No plan is feasible.", 0), 0u) << table;
+    EXPECT_TRUE(contains(table, "out_of_memory")) << table;
+}
+
+TEST(SweepReport, JsonHasTheDesignsForm) {
+    const Json json = Json::parse(sweep_json(result()).dump(), "report");
+    EXPECT_EQ(json.keys(), (std::vector<std::string>{"space", "plans", "pareto", "elapsed_s"}));
+    EXPECT_EQ(json.at("space").keys(), (std::vector<std::string>{"enumerated", "feasible", "estimated", "fell"}));
+    EXPECT_EQ(json.at("space").at("fell").at("out_of_memory").at("count").integer(0, 9999), 1150);
+    EXPECT_EQ(json.at("plans").items().size(), 2u);
+    EXPECT_DOUBLE_EQ(json.at("plans").items()[1].at("step_time_s").number(0, 9), 4);
+}
+
+TEST(SweepReport, CsvHasOneLineAPlan) {
+    const std::string csv = sweep_csv(result());
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+}
+
+}  // namespace
+}  // namespace foretrain
