@@ -49,6 +49,7 @@ private:
         std::int64_t end = 0;
         for (std::size_t r = 0; r < region_count; ++r) {
             const std::int64_t base = s_.region_base[r].value, bytes = s_.region_bytes[r].value;
+            if (bytes == 0) continue;
             if (base < end || bytes < 0 || bytes > 8 * most_elements || base > 8 * most_elements)
                 return fmt::format("region {} at {} of {} bytes overlaps the one before it, which ends at {}",
                                    name_of(static_cast<Region>(r)), base, bytes, end);

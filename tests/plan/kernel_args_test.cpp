@@ -48,6 +48,16 @@ TEST(KernelArgs, TextReadsBackExactlyForEveryKind) {
     EXPECT_EQ(kinds.size(), kernel_kind_names.size());
 }
 
+TEST(KernelArgs, OperandsAreWholeTensors) {
+    const KernelArgs lookup = EmbeddingArgs{.tokens = 3, .rows = 5, .width = 7, .type = bf16};
+    EXPECT_EQ(operand_elements(lookup, 1), 5 * 7);  // the table, though three rows are looked up
+    EXPECT_EQ(operand_type(lookup, 0), DType::int32);
+    const KernelArgs rope = RopeArgs{.batch = 2, .sequence = 3, .heads = 4, .kv_heads = 2, .head_dim = 8};
+    EXPECT_EQ(operand_elements(rope, 0), 2 * 3 * (4 + 2 * 2) * 8);  // the values too, though they stay
+    const KernelArgs position = PositionsArgs{.tokens = 3, .sequence = 5, .table_rows = 9, .width = 7, .backward = true};
+    EXPECT_EQ(operand_elements(position, 1), 9 * 7);
+}
+
 TEST(KernelArgs, TextIsOneLineOfFields) {
     const KernelArgs call = GemmArgs{.m = 4, .n = 5, .k = 6, .transpose_b = true, .type = bf16};
     EXPECT_EQ(to_text(call),

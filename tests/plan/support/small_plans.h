@@ -9,8 +9,8 @@
 
 namespace foretrain::testing {
 
-ModelSpec small_gpt(bool tied);    // learned positions, LayerNorm, GELU, biases
-ModelSpec small_llama();           // rotary positions, RMSNorm, SwiGLU, grouped queries, untied
+ModelSpec small_gpt(bool tied);  // learned positions, LayerNorm, GELU, biases
+ModelSpec small_llama();         // rotary positions, RMSNorm, SwiGLU, grouped queries, untied
 ModelSpec small_tied_llama();
 
 // Four layers, framework foretrain, sequence 8, fp32, six samples a data rank.
