@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "base/error.h"
+#include "sim/durations.h"
 
 namespace foretrain {
 
@@ -15,34 +15,6 @@ constexpr std::size_t input_port = 3;
 void join(Clocks& a, const Clocks& b) {
     for (std::size_t p = 0; p < body_ports; ++p) a[p] = std::max(a[p], b[p]);
 }
-
-// Durations of a body's instructions; each kernel and each shape of collective is costed once.
-class Durations {
-public:
-    Durations(const Stage& stage, std::int64_t number, const CostModel& cost)
-        : stage_(stage), number_(number), cost_(cost), kernels_(stage.kernels.size(), Time{-1}) {}
-
-    Time of(const Instruction& i) {
-        if (i.kind == InstructionKind::kernel) {
-            Time& known = kernels_[static_cast<std::size_t>(i.kernel)];
-            if (known.value < 0) known = cost_.instruction(i, stage_.kernels, number_);
-            return known;
-        }
-        for (const auto& [other, time] : others_)
-            if (other.kind == i.kind && other.axis == i.axis && other.count == i.count && other.type == i.type)
-                return time;
-        const Time time = cost_.instruction(i, stage_.kernels, number_);
-        others_.emplace_back(i, time);
-        return time;
-    }
-
-private:
-    const Stage& stage_;
-    std::int64_t number_;
-    const CostModel& cost_;
-    std::vector<Time> kernels_;
-    std::vector<std::pair<Instruction, Time>> others_;
-};
 
 void count_wire(BodyCost& out, const Instruction& i, const RankGrid& grid) {
     const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0);
@@ -91,7 +63,8 @@ BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_numb
     // A clock that no path from the port reaches; far below any sum of durations.
     constexpr std::int64_t unreached = std::int64_t{-1} << 61;
     BodyCost out;
-    Durations durations(stage, stage_number, cost);
+    InstructionDurations durations;
+    durations.begin_stage(stage.kernels, stage_number, 1);
     std::array<Clocks, body_streams> streams;
     for (std::size_t s = 0; s < body_streams; ++s) {
         streams[s].fill(unreached);
@@ -104,7 +77,7 @@ BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_numb
         if (i.kind == InstructionKind::wait) clock[input_port] = std::max(clock[input_port], std::int64_t{0});
         for (int w = 0; w < i.waits; ++w)
             join(clock, done[static_cast<std::size_t>(i.wait[static_cast<std::size_t>(w)].instruction)]);
-        const Time time = durations.of(i);
+        const Time time = durations.of(i, cost);
         for (std::int64_t& c : clock) c += time.value;
         done[n] = clock;
         count_work(out, i, stage, body.recomputed[n] != 0, time);

@@ -4,10 +4,11 @@
 
 namespace foretrain {
 
-void InstructionDurations::begin_stage(const StageProgram& stage, double slowdown) {
-    stage_ = &stage;
+void InstructionDurations::begin_stage(const std::vector<KernelArgs>& kernels, std::int64_t stage, double slowdown) {
+    args_ = &kernels;
+    stage_ = stage;
     slowdown_ = slowdown;
-    kernels_.assign(stage.kernels.size(), Time{-1});
+    kernels_.assign(kernels.size(), Time{-1});
     remembered_.fill(Remembered{});
 }
 

@@ -2,7 +2,7 @@
 // instructions has some dozens.
 //
 //   InstructionDurations durations;
-//   durations.begin_stage(program.stages[0], slowdown);
+//   durations.begin_stage(program.stages[0].kernels, 0, slowdown);
 //   Time t = durations.of(instruction, cost);
 #pragma once
 
@@ -16,8 +16,8 @@ namespace foretrain {
 
 class InstructionDurations {
 public:
-    // `slowdown` is a factor on the stage's kernels. The stage must outlive the calls of `of`.
-    void begin_stage(const StageProgram& stage, double slowdown);
+    // `slowdown` is a factor on the stage's kernels, which must outlive the calls of `of`.
+    void begin_stage(const std::vector<KernelArgs>& kernels, std::int64_t stage, double slowdown);
     Time of(const Instruction& instruction, const CostModel& cost);
 
 private:
@@ -31,7 +31,8 @@ private:
         Time time;
     };
 
-    const StageProgram* stage_ = nullptr;
+    const std::vector<KernelArgs>* args_ = nullptr;
+    std::int64_t stage_ = 0;
     double slowdown_ = 1;
     std::vector<Time> kernels_;  // negative: not known yet
     std::array<Remembered, 256> remembered_;

@@ -111,7 +111,8 @@ void Simulator::State::load(const Program& program, const CostModel& cost, const
     queue.clear();
     for (std::size_t s = 0; s < stage_count; ++s) {
         stages[s].program = &program.stages[s];
-        durations.begin_stage(program.stages[s], options.slowdown.empty() ? 1 : options.slowdown[s]);
+        durations.begin_stage(program.stages[s].kernels, static_cast<std::int64_t>(s),
+                              options.slowdown.empty() ? 1 : options.slowdown[s]);
         meetings.begin_stage(static_cast<std::int32_t>(s));
         load_stage(static_cast<std::int32_t>(s), cost);
     }
