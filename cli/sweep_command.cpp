@@ -1,6 +1,7 @@
 // `foretrain sweep`: every combination of the axes, or of those values that options allow.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <mutex>
 #include <ostream>
 
@@ -93,7 +94,9 @@ int run_sweep(const Arguments& arguments, Console& console) {
             const std::lock_guard lock(one_at_a_time);
             console.err << fmt::format("\rsweep: {} of {}", done_so_far, of) << std::flush;
         };
-    const SweepResult result = sweep(base, search);
+    const auto start = std::chrono::steady_clock::now();
+    SweepResult result = sweep(base, search);
+    result.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     console.err << fmt::format("{}sweep: {} plans in {:.3f} s\n", console.interactive ? "\r\033[K" : "",
                                result.enumerated, result.elapsed_s);
     if (!result.best.empty()) save_plan(*options, result.best.front().plan);

@@ -81,7 +81,7 @@ SpanTable::SpanTable(const Program& program, const Meetings& meetings, const Tra
             rank.stage != program.grid.coordinate(rank.rank, Axis::pipeline))
             foreign(fmt::format("rank {} on stage {}", rank.rank, rank.stage), "a rank of this plan");
         const std::size_t length = program.stages[static_cast<std::size_t>(rank.stage)].instructions.size();
-        auto& table = ranks_[rank.rank];
+        Steps& table = ranks_[rank.rank];
         for (std::size_t step = warm_up; step < fewest; ++step) {
             std::vector<Time> durations(length, absent);
             for (const Span& span : rank.steps[step].spans) {
@@ -90,45 +90,55 @@ SpanTable::SpanTable(const Program& program, const Meetings& meetings, const Tra
                             fmt::format("one of the {} of its stage's program", length));
                 durations[static_cast<std::size_t>(span.instruction)] = span.end - span.start;
             }
-            table.push_back(std::move(durations));
+            table.spans.push_back(std::move(durations));
+            table.durations.push_back(rank.steps[step].duration);
         }
         stands_for_stage_.emplace(rank.stage, rank.rank);
     }
 }
 
-const std::vector<std::vector<Time>>* SpanTable::steps_of(std::int64_t rank) const {
+const SpanTable::Steps* SpanTable::steps_of(std::int64_t rank) const {
     if (const auto own = ranks_.find(rank); own != ranks_.end()) return &own->second;
     const auto other = stands_for_stage_.find(program_.grid.coordinate(rank, Axis::pipeline));
     return other == stands_for_stage_.end() ? nullptr : &ranks_.at(other->second);
 }
 
-std::optional<Time> SpanTable::span(std::int64_t rank, std::int32_t instruction, std::size_t step) const {
-    const auto* steps = steps_of(rank);
+std::optional<Time> SpanTable::at(std::int64_t rank, std::int32_t instruction, std::size_t step) const {
+    const Steps* steps = steps_of(rank);
     if (steps == nullptr) return std::nullopt;
-    const Time t = (*steps)[step][static_cast<std::size_t>(instruction)];
+    const Time t = steps->spans[step][static_cast<std::size_t>(instruction)];
     return t == absent ? std::nullopt : std::optional<Time>(t);
 }
 
-std::optional<Time> SpanTable::transfer(const std::vector<Meetings::Participant>& participants,
+std::optional<Time> SpanTable::shortest(const std::vector<Meetings::Participant>& participants,
                                         std::size_t step) const {
-    std::optional<Time> shortest;
+    std::optional<Time> least;
     for (const Meetings::Participant& p : participants) {
-        const std::optional<Time> t = span(p.rank, p.instruction, step);
-        if (t && (!shortest || *t < *shortest)) shortest = t;
+        const std::optional<Time> t = at(p.rank, p.instruction, step);
+        if (t && (!least || *t < *least)) least = t;
     }
-    return shortest;
+    return least;
 }
 
-std::optional<Time> SpanTable::median(std::int64_t rank, std::int32_t instruction) const {
-    const std::vector<Meetings::Participant> participants = meetings_.participants(rank, instruction);
+std::optional<Time> SpanTable::span(std::int64_t rank, std::int32_t instruction) const {
     std::vector<Time> values;
-    for (std::size_t step = 0; step < steps_; ++step) {
-        const std::optional<Time> own = span(rank, instruction, step);
-        if (!own) continue;
-        values.push_back(participants.empty() ? *own : *transfer(participants, step));
-    }
-    if (values.empty()) return std::nullopt;
-    return foretrain::median(std::move(values));
+    for (std::size_t step = 0; step < steps_; ++step)
+        if (const std::optional<Time> t = at(rank, instruction, step)) values.push_back(*t);
+    return values.empty() ? std::nullopt : std::optional<Time>(median(std::move(values)));
+}
+
+std::optional<Time> SpanTable::transfer(std::int64_t rank, std::int32_t instruction) const {
+    const std::vector<Meetings::Participant> participants = meetings_.participants(rank, instruction);
+    if (participants.empty()) return span(rank, instruction);
+    std::vector<Time> values;
+    for (std::size_t step = 0; step < steps_; ++step)
+        if (at(rank, instruction, step)) values.push_back(*shortest(participants, step));
+    return values.empty() ? std::nullopt : std::optional<Time>(median(std::move(values)));
+}
+
+Time SpanTable::step(std::int64_t rank) const {
+    const Steps* steps = steps_of(rank);
+    return steps == nullptr ? Time{} : median(steps->durations);
 }
 
 Time median(std::vector<Time> values) {

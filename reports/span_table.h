@@ -3,7 +3,11 @@
 //
 //   const Meetings meetings(program);
 //   const SpanTable spans(program, meetings, trace, /*warm_up=*/2);
-//   std::optional<Time> t = spans.median(rank, instruction);    // none: it left no span
+//   std::optional<Time> t = spans.transfer(rank, instruction);   // none: it left no span
+//   std::optional<Time> u = spans.span(rank, instruction);       // with the waiting
+//   Time step = spans.step(rank);
+//
+// All are medians over the steps after the warm-up.
 #pragma once
 
 #include <cstddef>
@@ -42,18 +46,24 @@ public:
     // which stands for all of them.
     SpanTable(const Program& program, const Meetings& meetings, const Trace& trace, std::size_t warm_up);
 
-    std::optional<Time> median(std::int64_t rank, std::int32_t instruction) const;
+    std::optional<Time> span(std::int64_t rank, std::int32_t instruction) const;
+    std::optional<Time> transfer(std::int64_t rank, std::int32_t instruction) const;
+    Time step(std::int64_t rank) const;
 
 private:
-    // The trace's rank that shows what `rank` does: itself, or the one rank of its stage.
-    const std::vector<std::vector<Time>>* steps_of(std::int64_t rank) const;
-    std::optional<Time> span(std::int64_t rank, std::int32_t instruction, std::size_t step) const;
-    std::optional<Time> transfer(const std::vector<Meetings::Participant>& participants, std::size_t step) const;
+    struct Steps {
+        std::vector<Time> durations;           // by step
+        std::vector<std::vector<Time>> spans;  // (step, instruction)
+    };
+    // Of the trace's rank that shows what `rank` does: itself, or the one rank of its stage.
+    const Steps* steps_of(std::int64_t rank) const;
+    std::optional<Time> at(std::int64_t rank, std::int32_t instruction, std::size_t step) const;
+    std::optional<Time> shortest(const std::vector<Meetings::Participant>& participants, std::size_t step) const;
 
     const Program& program_;
     const Meetings& meetings_;
-    std::map<std::int64_t, std::vector<std::vector<Time>>> ranks_;  // rank -> (step, instruction)
-    std::map<std::int64_t, std::int64_t> stands_for_stage_;         // stage -> a rank of it
+    std::map<std::int64_t, Steps> ranks_;
+    std::map<std::int64_t, std::int64_t> stands_for_stage_;  // stage -> a rank of it
     std::size_t steps_ = 0;
 };
 

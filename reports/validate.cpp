@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
+#include <string>
 
 #include "base/error.h"
 #include "reports/figures.h"
@@ -43,6 +43,14 @@ bool is_compared(InstructionKind kind) {
     }
 }
 
+// Kind and shape: what two instructions must share to be the same call.
+std::string call_text(const StageProgram& stage, const Instruction& i) {
+    if (i.kind == InstructionKind::kernel) return to_text(stage.kernels[static_cast<std::size_t>(i.kernel)]);
+    if (!moves_data_between_ranks(i.kind)) return kind_name(stage, i);
+    return fmt::format("{} {} {} ({})", kind_name(stage, i), i.count, name_of(i.type),
+                       figure(Bytes{i.count * size_of(i.type)}));
+}
+
 std::int64_t magnitude(Bytes a, Bytes b) { return a > b ? (a - b).value : (b - a).value; }
 
 // The largest difference of two tables; a key that one of them lacks counts as nothing there.
@@ -66,14 +74,9 @@ std::map<std::string, Bytes> regions(const StageProgram& stage) {
     return sizes;
 }
 
-// The slowest rank's median step.
-Time slowest_step(const Trace& trace, std::size_t warm_up) {
+Time slowest_step(const Trace& trace, const SpanTable& spans) {
     Time slowest;
-    for (const RankTrace& rank : trace.ranks) {
-        std::vector<Time> durations;
-        for (std::size_t i = warm_up; i < rank.steps.size(); ++i) durations.push_back(rank.steps[i].duration);
-        slowest = std::max(slowest, median(std::move(durations)));
-    }
+    for (const RankTrace& rank : trace.ranks) slowest = std::max(slowest, spans.step(rank.rank));
     return slowest;
 }
 
@@ -112,8 +115,8 @@ Joined join_spans(const Program& program, const SpanTable& predicted, const Trac
         for (std::size_t i = 0; i < stage.instructions.size(); ++i) {
             if (!is_compared(stage.instructions[i].kind)) continue;
             const auto id = static_cast<std::int32_t>(i);
-            const std::optional<Time> p = predicted.median(rank.rank, id);
-            const std::optional<Time> m = measured.median(rank.rank, id);
+            const std::optional<Time> p = predicted.transfer(rank.rank, id);
+            const std::optional<Time> m = measured.transfer(rank.rank, id);
             if (!p && !m) continue;
             if (!p || !m)
                 throw UserError({.file = "trace",
@@ -135,20 +138,54 @@ Joined join_spans(const Program& program, const SpanTable& predicted, const Trac
     return joined;
 }
 
-// The first of each call: one place of a stage's program repeats in every microbatch and rank.
+// The first of each call.
 std::vector<InstructionError> worst_calls(const Program& program, const std::vector<InstructionError>& errors) {
     std::vector<InstructionError> worst;
-    std::set<std::tuple<std::int64_t, InstructionKind, std::int32_t, std::int32_t, std::int64_t>> seen;
+    std::set<std::string> seen;
     for (const InstructionError& e : errors) {
         if (worst.size() == worst_shown || e.predicted == e.measured) break;
         const std::int64_t stage = program.grid.coordinate(e.rank, Axis::pipeline);
         const StageProgram& of = program.stages[static_cast<std::size_t>(stage)];
         const Instruction& i = of.instructions[static_cast<std::size_t>(e.instruction)];
-        if (!seen.insert({stage, i.kind, i.kernel, i.section, i.count}).second) continue;
+        if (!seen.insert(call_text(of, i)).second) continue;
         worst.push_back(e);
         worst.back().name = describe(of, i);
     }
     return worst;
+}
+
+// What the step of a rank holds besides its instructions, on its compute stream.
+struct Unused {
+    Time waiting;  // inside collectives, for others
+    Time idle;     // between instructions
+};
+
+Unused unused_time(const StageProgram& stage, const SpanTable& spans, std::int64_t rank) {
+    Unused u;
+    Time busy;
+    for (std::size_t i = 0; i < stage.instructions.size(); ++i) {
+        const Instruction& instruction = stage.instructions[i];
+        if (instruction.stream != Stream::compute || !is_compared(instruction.kind)) continue;
+        const auto id = static_cast<std::int32_t>(i);
+        const Time span = spans.span(rank, id).value_or(Time{});
+        busy += span;
+        u.waiting += span - spans.transfer(rank, id).value_or(span);
+    }
+    u.idle = std::max(Time{}, spans.step(rank) - busy);
+    return u;
+}
+
+void add_unused(std::map<std::string, KindError>& kinds, const Program& program, const SpanTable& predicted,
+                const Trace& trace, const SpanTable& measured) {
+    KindError waiting{.kind = "waiting"}, idle{.kind = "idle"};
+    for (const RankTrace& rank : trace.ranks) {
+        const Unused p = unused_time(stage_of(program, rank), predicted, rank.rank);
+        const Unused m = unused_time(stage_of(program, rank), measured, rank.rank);
+        ++waiting.count, waiting.predicted += p.waiting, waiting.measured += m.waiting;
+        ++idle.count, idle.predicted += p.idle, idle.measured += m.idle;
+    }
+    for (const KindError& kind : {waiting, idle})
+        if (kind.predicted.value != 0 || kind.measured.value != 0) kinds[kind.kind] = kind;
 }
 
 }  // namespace
@@ -160,10 +197,7 @@ std::string kind_name(const StageProgram& stage, const Instruction& i) {
 }
 
 std::string describe(const StageProgram& stage, const Instruction& i) {
-    std::string s = i.kind == InstructionKind::kernel ? to_text(stage.kernels[static_cast<std::size_t>(i.kernel)])
-                                                      : kind_name(stage, i);
-    if (moves_data_between_ranks(i.kind))
-        s += fmt::format(" {} {} ({})", i.count, name_of(i.type), figure(Bytes{i.count * size_of(i.type)}));
+    std::string s = call_text(stage, i);
     if (i.section >= 0) s += fmt::format(", {}", stage.sections[static_cast<std::size_t>(i.section)]);
     if (i.microbatch >= 0) s += fmt::format(", microbatch {}", i.microbatch);
     return s;
@@ -189,10 +223,12 @@ Validation join(const Prediction& prediction, const Program& program, const Trac
     const SpanTable measured_spans(program, meetings, measured, warm_up);
     Joined joined = join_spans(program, predicted_spans, measured, measured_spans);
 
+    add_unused(joined.kinds, program, predicted_spans, measured, measured_spans);
+
     Validation v;
     v.prediction = prediction;
-    v.predicted_step = slowest_step(simulated, 0);
-    v.measured_step = slowest_step(measured, warm_up);
+    v.predicted_step = slowest_step(simulated, predicted_spans);
+    v.measured_step = slowest_step(measured, measured_spans);
     v.losses = losses(program, measured);
     v.by_kind = sorted_by_time(std::move(joined.kinds));
     v.worst = worst_calls(program, joined.errors);

@@ -16,14 +16,15 @@
 //   in each step the shortest span among the participants stands for all of them: the last to
 //   arrive waits for nobody. Where a transport hands messages over without waiting for the receiver
 //   (buffered sends), this is the time of the hand-over, the least that can be said honestly.
-//   Waiting itself is not an instruction's error; it shows in the step's.
+//   The waiting itself is listed as a kind of its own, "waiting", and the time in which the compute
+//   stream runs nothing as "idle": with the kinds of the compute stream they make up the step.
 // - The step: the slowest rank's median step against the slowest simulated rank's.
 // - Memory: the layout's regions against what each rank allocated. Bytes are exact; one off is a defect.
 // - Communication: bytes that each rank should put on the wire, summed over its program by
 //   wire_bytes, against what its communicator counted.
 //
-// A call (the same kernel or collective in the same place of a stage) that recurs in every
-// microbatch is listed once among the worst, by its worst instance.
+// The same call recurs in every layer, microbatch and rank: among the worst it is listed once, by its
+// worst instance.
 //
 // Errors: UserError where the traces are not of this program, or no step is left after the warm-up.
 #pragma once

@@ -78,7 +78,7 @@ std::string validation_table(const Validation& v) {
     s += bytes_line("Communication", v.communication_error, "bytes on the wire of every rank, by group and kind");
     s += loss_line(v.losses);
     if (v.peak_resident.value > 0) s += fmt::format("{:<16}{} peak resident set\n", "Process", figure(v.peak_resident));
-    s += "\nBy kind           summed over instructions and ranks; collectives and messages without waiting\n" +
+    s += "\nBy kind           summed over instructions and ranks; waiting and idle are the compute stream's\n" +
          kinds_table(v);
     if (!v.worst.empty()) s += "\nWorst calls       each by its worst instance\n" + worst_table(v);
     return s;

@@ -6,6 +6,9 @@
 #include "base/json.h"
 #include "cli/launch.h"
 #include "hardware/cluster_file.h"
+#include "plan/plan_file.h"
+#include "plan/program/trace.h"
+#include "sim/predict.h"
 #include "tests/cli/support/console.h"
 
 namespace foretrain::cli {
@@ -50,7 +53,7 @@ std::string fp32_cluster(const TemporaryFolder& folder) {
 
 // Calls a subcommand with a plan that can be run.
 Outcome call_runnable(const std::string& subcommand, const FakeEngine& engine, const Arguments& further = {},
-                      const std::string& model = "gpt2") {
+                      const std::string& model = "gpt2", const std::string& gpus = "2") {
     const TemporaryFolder folder;
     Arguments all{subcommand,
                   "--model",
@@ -58,7 +61,7 @@ Outcome call_runnable(const std::string& subcommand, const FakeEngine& engine, c
                   "--cluster",
                   fp32_cluster(folder),
                   "--gpus",
-                  "2",
+                  gpus,
                   "--precision",
                   "fp32",
                   "--global-batch-size",
@@ -105,6 +108,41 @@ TEST(Run, RefusesWhatDoesNotFitUnlessForced) {
     EXPECT_FALSE(engine.was_started());
     EXPECT_EQ(call_runnable("run", engine, {"--force"}, "gpt3-175b").code, done);
     EXPECT_TRUE(engine.was_started());
+}
+
+// The trace that a perfect machine would have measured: the simulation's own.
+std::string perfect_trace(const TemporaryFolder& folder, const std::string& plan_file) {
+    Trace trace;
+    simulate(plan_from_json(Json::parse_file(plan_file)), &trace);
+    for (RankTrace& rank : trace.ranks) rank.steps.resize(3, rank.steps.front());
+    const std::string path = folder.file("perfect.json");
+    std::ofstream(path) << trace_to_json(trace).dump();
+    return path;
+}
+
+TEST(Validate, FindsNoErrorWhereThereIsNone) {
+    const TemporaryFolder folder;
+    const std::string plan = folder.file("saved.json");
+    const FakeEngine engine("exit 0");
+    ASSERT_EQ(call_runnable("estimate", engine, {"--pipeline", "2", "--save-plan", plan}).code, done);
+    const Outcome o = call({"validate", "--plan", plan, "--measured", perfect_trace(folder, plan), "--format", "json"});
+    EXPECT_EQ(o.code, done) << o.err;
+    const Json json = Json::parse(o.out, "out");
+    EXPECT_EQ(json.at("step_time_error").number(-1, 1), 0);
+    EXPECT_EQ(json.at("memory_error_bytes").integer(0, 1LL << 60), 0);
+    EXPECT_EQ(json.at("communication_error_bytes").integer(0, 1LL << 60), 0);
+    EXPECT_TRUE(json.at("worst").items().empty());
+}
+
+TEST(Validate, ReadsTheTraceThatTheEngineWrote) {
+    const TemporaryFolder folder;
+    const std::string plan = folder.file("saved.json");
+    ASSERT_EQ(call_runnable("estimate", FakeEngine("exit 0"), {"--save-plan", plan}, "gpt2", "1").code, done);
+    const FakeEngine engine("cp '" + perfect_trace(folder, plan) + "' \"$7\"");  // after --trace
+    const Outcome o = call({"validate", "--plan", plan, "--steps", "3"}, engine.folder());
+    EXPECT_EQ(o.code, done) << o.err;
+    EXPECT_TRUE(contains(o.out, "+0.0 %")) << o.out;
+    EXPECT_EQ(call({"validate", "--plan", plan, "--warm-up", "3"}, engine.folder()).code, bad_input);
 }
 
 TEST(Calibrate, PassesTheFileOn) {

@@ -37,6 +37,22 @@ TEST(SweepReport, TableListsTheBestAndWhyTheRestFell) {
 
 TEST(SweepReport, TopLimitsTheTable) { EXPECT_FALSE(contains(sweep_table(result(), 1), "4000.00")); }
 
+TEST(SweepReport, ALongFrontIsThinned) {
+    SweepResult r = result();
+    r.pareto.clear();
+    // 1000, 990, 980, ... MiB: shown are 1000, 950, 900 and, as the smallest, 890.
+    for (std::int64_t i = 0; i < 12; ++i) {
+        r.pareto.push_back(examples::two_stages());
+        r.pareto.back().step = from_seconds(static_cast<double>(2 + i));
+        r.pareto.back().memory = {{.weights = Bytes{(1000 - 10 * i) * MiB}}};
+    }
+    const std::string table = sweep_table(r, 1);
+    EXPECT_TRUE(contains(table, "4 of 12, each saving 5 % or more")) << table;
+    EXPECT_TRUE(contains(table, "7000.00")) << table;   // 950 MiB
+    EXPECT_FALSE(contains(table, "6000.00")) << table;  // 960 MiB
+    EXPECT_TRUE(contains(table, "13000.00")) << table;  // the smallest
+}
+
 TEST(SweepReport, WithoutAFeasiblePlanItSaysWhy) {
     SweepResult none = result();
     none.best.clear();
