@@ -37,12 +37,12 @@ public:
             const std::int64_t n = t * h;
             add(BiasGradientArgs{.rows = t, .width = 4 * h, .type = type_, .gradient = type_},
                 {real(4 * n), real(4 * h)});
-            for (const bool rms : {false, true}) {
-                add(NormForwardArgs{.rows = t, .width = h, .rms = rms, .type = type_},
-                    {real(n), real(n), real(h), real(h)}, rms ? 1 : 0);
-                add(NormBackwardArgs{.rows = t, .width = h, .rms = rms, .type = type_, .gradient = type_},
-                    {real(n), real(n), real(n), real(h), real(n), real(h), real(h)}, rms ? 1 : 0);
-            }
+            add(NormForwardArgs{.rows = t, .width = h, .type = type_}, {real(n), real(n), real(h), real(h)});
+            add(NormForwardArgs{.rows = t, .width = h, .rms = true, .type = type_}, {real(n), real(n), real(h)});
+            add(NormBackwardArgs{.rows = t, .width = h, .type = type_, .gradient = type_},
+                {real(n), real(n), real(n), real(h), real(n), real(h), real(h)});
+            add(NormBackwardArgs{.rows = t, .width = h, .rms = true, .type = type_, .gradient = type_},
+                {real(n), real(n), real(n), real(h), real(n), real(h)});
             add(GeluArgs{.rows = t, .width = 4 * h, .type = type_}, {real(4 * n), real(4 * n)});
             add(GeluArgs{.rows = t, .width = 4 * h, .backward = true, .type = type_},
                 {real(4 * n), real(4 * n), real(4 * n)});
@@ -50,14 +50,15 @@ public:
             add(SwigluArgs{.rows = t, .width = 2 * h, .backward = true, .type = type_},
                 {real(2 * n), real(4 * n), real(4 * n)});
             add(ResidualAddArgs{.rows = t, .width = h, .bias = true, .type = type_},
-                {real(n), real(n), real(n), real(h)});
-            add(ResidualAddArgs{.rows = t, .width = h, .type = type_}, {real(n), real(n), real(n)});
+                {real(n), real(n), real(n), real(h)}, 1);
+            add(ResidualAddArgs{.rows = t, .width = h, .type = type_}, {real(n), real(n), real(n)}, 1);
         }
     }
 
     void attention() {
         for (const std::int64_t head_dim : {16, 32, 64, 128}) {
-            for (const auto& [sequence, batch] : {std::pair<std::int64_t, std::int64_t>{64, 4}, {256, 1}, {512, 1}}) {
+            for (const auto& [sequence, batch] :
+                 {std::pair<std::int64_t, std::int64_t>{128, 1}, {128, 4}, {256, 2}, {512, 1}}) {
                 const std::int64_t heads = 4;
                 const std::int64_t rows = batch * sequence;
                 const std::int64_t context = rows * heads * head_dim;
@@ -82,7 +83,8 @@ public:
                     .tokens = t, .sequence = t, .table_rows = t, .width = h, .type = type_, .gradient = type_},
                 {real(t * h), real(t * h)});
             for (const bool accumulate : {false, true}) {
-                add(EmbeddingArgs{t, rows, h, true, accumulate, type_, type_}, {tokens, real(t * h), real(rows * h)});
+                add(EmbeddingArgs{t, rows, h, true, accumulate, type_, type_}, {tokens, real(t * h), real(rows * h)},
+                    1);
                 add(PositionsArgs{t, t, t, h, false, true, accumulate, type_, type_}, {real(t * h), real(t * h)});
             }
         }
@@ -113,17 +115,15 @@ public:
         for (const std::int64_t n : {1 << 14, 1 << 17, 1 << 20}) {
             add(AccumulateArgs{n, type_, type_}, {real(n), real(n)});
             add(AdamwArgs{.elements = n, .type = type_, .gradient = type_, .optimizer = type_},
-                {real(n), real(n), real(n), real(n)});
+                {real(n), real(n), real(n), real(n)}, -1);
         }
     }
 
 private:
     CaseOperand real(std::int64_t elements) const { return {elements, type_}; }
 
-    // Without the last `fewer` operands.
-    void add(KernelArgs args, std::vector<CaseOperand> operands, std::size_t fewer = 0) {
-        operands.resize(operands.size() - fewer);
-        cases_.push_back({std::move(args), std::move(operands)});
+    void add(KernelArgs args, std::vector<CaseOperand> operands, int hot = 0) {
+        cases_.push_back({std::move(args), std::move(operands), hot});
     }
 
     void linear(std::int64_t t, std::int64_t out, std::int64_t in) {
@@ -152,9 +152,14 @@ private:
 
 }  // namespace
 
-std::vector<KernelCase> kernel_cases(DType type) {
+std::vector<KernelCase> gemm_cases(DType type) {
     Cases cases(type);
     cases.gemms();
+    return std::move(cases).take();
+}
+
+std::vector<KernelCase> other_cases(DType type) {
+    Cases cases(type);
     cases.rows();
     cases.attention();
     cases.tables();

@@ -1,7 +1,7 @@
 // What `calibrate` measures of the kernels: shapes typical of small transformers, in every role that
 // a training step calls them in, with the operands that they need.
 //
-//   for (const KernelCase& c : kernel_cases(DType::fp32)) bench.measure(c);
+//   for (const KernelCase& c : gemm_cases(DType::fp32)) bench.measure(c);
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,10 @@ struct CaseOperand {
 struct KernelCase {
     KernelArgs args;
     std::vector<CaseOperand> operands;
+    int hot = 0;  // the operand that the kernel before has just written, and is still in the caches; -1: none
 };
 
-std::vector<KernelCase> kernel_cases(DType type);  // fp32 or fp64
+std::vector<KernelCase> gemm_cases(DType type);  // fp32 or fp64
+std::vector<KernelCase> other_cases(DType type);
 
 }  // namespace foretrain

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
+#include <numeric>
 
 #include "base/error.h"
 #include "exec/calibrate.h"
@@ -82,40 +82,45 @@ GemmFit fit_gemm(const Measurements& m, DType type, double bandwidth, const Birt
     return {c, FlopRate{peak * 1e6}};
 }
 
-// One launch time for all head dimensions, one efficiency for each.
+// One launch time and one overhead of a tile for all head dimensions, one efficiency for each.
 AttentionPass fit_attention(const Measurements& m, bool backward, const std::map<DType, FlopRate>& peak,
                             std::vector<double>& predicted, std::vector<double>& measured) {
-    std::map<std::int64_t, std::size_t> column;         // by head_dim
-    std::vector<std::pair<std::int64_t, double>> work;  // head_dim, microseconds at peak
-    std::vector<double> us;
-    const auto take = [&](const auto& a, double measured_us) {
+    struct Row {
+        std::int64_t head_dim;
+        double tiles, at_peak, us;  // microseconds at peak, and measured
+    };
+    std::vector<Row> table;
+    std::map<std::int64_t, std::size_t> column;  // by head_dim, after launch and tile
+    const auto take = [&](const auto& a, double us) {
         const double products = backward ? 2.5 : 1;
         const auto keys = static_cast<double>(std::min(a.sequence, (a.sequence + query_block) / 2));
         const double flops = products * 4 * static_cast<double>(a.batch * a.heads * a.sequence * a.head_dim) * keys;
-        work.emplace_back(a.head_dim, flops / (peak.at(a.type).per_second * 1e-6));
-        us.push_back(measured_us);
+        const auto tiles = static_cast<double>(a.batch * a.heads * ceil_div(a.sequence, query_block));
+        table.push_back({a.head_dim, tiles, flops / (peak.at(a.type).per_second * 1e-6), us});
         column.emplace(a.head_dim, 0);
     };
     for (const KernelMeasurement& k : m.kernels) {
         if (const auto* f = std::get_if<AttentionForwardArgs>(&k.args); f != nullptr && !backward) take(*f, k.us);
         if (const auto* b = std::get_if<AttentionBackwardArgs>(&k.args); b != nullptr && backward) take(*b, k.us);
     }
-    std::size_t next = 1;
+    std::size_t next = 2;
     for (auto& [head_dim, at] : column) at = next++;
     std::vector<std::vector<double>> rows;
-    for (const auto& [head_dim, at_peak] : work) {
+    std::vector<double> us;
+    for (const Row& r : table) {
         std::vector<double>& row = rows.emplace_back(next, 0.0);
         row[0] = 1;
-        row[column[head_dim]] = at_peak;
+        row[1] = r.tiles;
+        row[column[r.head_dim]] = r.at_peak;
+        us.push_back(r.us);
     }
     const std::vector<double> x = fit_nonnegative(rows, us);
-    AttentionPass pass{
-        .efficiency = {}, .tile_overhead_us = 0, .p = 100, .launch_us = x[0]};  // p: the larger of the two
+    // p: the larger of all work and the longest tile, which on one processor is never the larger.
+    AttentionPass pass{.efficiency = {}, .tile_overhead_us = x[1], .p = 100, .launch_us = x[0]};
     for (const auto& [head_dim, at] : column) pass.efficiency.emplace_back(static_cast<int>(head_dim), 1 / x[at]);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        predicted.push_back(x[0] + work[i].second * x[column[work[i].first]]);
-        measured.push_back(us[i]);
-    }
+    for (const std::vector<double>& row : rows)
+        predicted.push_back(std::inner_product(row.begin(), row.end(), x.begin(), 0.0));
+    measured.insert(measured.end(), us.begin(), us.end());
     return pass;
 }
 

@@ -92,7 +92,7 @@ void CpuStream::run(std::vector<Task>& batch) {
         try {
             task();
         } catch (...) {
-            device_.fail(instruction_, std::current_exception());
+            device_.fail(span_ == nullptr ? -1 : span_->instruction, std::current_exception());
         }
     }
 }
@@ -130,9 +130,9 @@ void CpuStream::wait(DeviceEvent& event) {
 
 void CpuStream::begin(Span& span) {
     enqueue([this, at = &span] {
-        instruction_ = at->instruction;
+        span_ = at;
         if (RankProgress* progress = device_.progress_) {
-            progress->last_instruction.store(instruction_, std::memory_order_relaxed);
+            progress->last_instruction.store(at->instruction, std::memory_order_relaxed);
             progress->begun.fetch_add(1, std::memory_order_relaxed);
         }
         at->start = device_.now();
@@ -142,8 +142,12 @@ void CpuStream::begin(Span& span) {
 void CpuStream::end(Span& span) {
     enqueue([this, at = &span] {
         at->end = device_.now();
-        instruction_ = -1;
+        span_ = nullptr;
     });
+}
+
+void CpuStream::restart_span() {
+    if (span_ != nullptr) span_->start = device_.now();
 }
 
 CpuDevice::CpuDevice(const KernelTable& kernels, RankProgress* progress) : kernels_(kernels), progress_(progress) {}

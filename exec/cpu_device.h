@@ -79,6 +79,8 @@ public:
         push(Task(call));
     }
     void synchronize();  // until all that was enqueued has run or been skipped
+    // For the task at work: what it waited for is there, and its span begins only now.
+    void restart_span();
     // Keeps the worker on one processor of those that this process may use, counted from 0 and around.
     void bind(std::int64_t processor);
 
@@ -89,7 +91,7 @@ private:
 
     CpuDevice& device_;
     std::string name_;
-    std::int32_t instruction_ = -1;  // in work; the worker's own
+    Span* span_ = nullptr;  // in work; the worker's own
     std::mutex mutex_;
     std::vector<Task> incoming_;  // under mutex_
     std::atomic<std::int64_t> pushed_{0};

@@ -62,7 +62,8 @@ public:
     virtual void wait(DeviceEvent& event) = 0;
 
     // Bracket the work in between: its times are in `span` once the stream is synchronized, and an
-    // error in it is reported under the span's instruction.
+    // error in it is reported under the span's instruction. Communication begins when all members are
+    // there, as far as its communicator can tell: waiting for a late one is the late one's time.
     virtual void begin(Span& span) = 0;
     virtual void end(Span& span) = 0;
 };

@@ -12,11 +12,11 @@ namespace foretrain {
 
 namespace {
 
-// Calls rotate through this much memory: more than the private caches of a core hold, so that
-// operands are about as far away as in a step, which touches other tensors in between.
-constexpr std::int64_t footprint = 12 * MiB;
+// Calls rotate through this much memory: more than the caches of a core hold, so that operands are
+// about as far away as in a step, which touches other tensors in between.
+constexpr std::int64_t footprint = 32 * MiB;
 constexpr std::int64_t arena_bytes = 96 * MiB;
-constexpr std::int64_t most_sets = 256;
+constexpr std::int64_t most_sets = 1024;
 constexpr std::int64_t alignment = 256;
 constexpr std::size_t fewest_calls = 5, most_calls = 2000;
 
@@ -44,11 +44,10 @@ double processor_us() {
     return 1e6 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_nsec);
 }
 
-// Each call from its start to the next one's start.
-double median_us(const std::vector<Span>& spans, std::size_t calls) {
-    std::vector<double> us;
-    for (std::size_t i = 0; i + 1 < calls; ++i) us.push_back(microseconds(spans[i + 1].start - spans[i].start));
-    return median(std::move(us));
+// Reads what the kernel before would have written.
+void touch(const void* operand, std::int64_t bytes) {
+    const auto* at = static_cast<const volatile std::byte*>(operand);
+    for (std::int64_t i = 0; i < bytes; i += 64) static_cast<void>(at[i]);
 }
 
 }  // namespace
@@ -66,8 +65,21 @@ KernelBench::KernelBench(const KernelTable& kernels, const MeasureOptions& optio
         core.device = std::make_unique<CpuDevice>(kernels);
         core.stream = &core.device->make_stream("calibrate", StreamUse::compute);
         core.arena = core.device->allocate(Bytes{arena_bytes});
-        core.spans.resize(most_calls + 1);
+        core.spans.resize(most_calls);
+        core.busy.resize(most_calls);
     }
+    // Nothing, many times: from one begin to the next, less what the clock for busy time costs.
+    CpuStream& stream = *cores_.front().stream;
+    std::vector<Span>& spans = cores_.front().spans;
+    for (Span& span : spans) {
+        stream.begin(span);
+        stream.enqueue([] {});
+        stream.end(span);
+    }
+    stream.synchronize();
+    std::vector<double> us;
+    for (std::size_t i = 0; i + 1 < spans.size(); ++i) us.push_back(microseconds(spans[i + 1].start - spans[i].start));
+    between_ = median(std::move(us));
 }
 
 void KernelBench::lay_out(Core& core, const std::vector<CaseOperand>& operands) const {
@@ -86,43 +98,51 @@ void KernelBench::lay_out(Core& core, const std::vector<CaseOperand>& operands) 
     }
 }
 
-void KernelBench::run(std::size_t calls, const Call& call) {
+double KernelBench::run(std::size_t calls, int hot, Bytes hot_bytes, const Call& call) {
     // All is enqueued before anything begins: the host must not be what is measured.
     gate_.store(false);
     for (Core& core : cores_) {
         core.stream->enqueue([gate = &gate_] {
             while (!gate->load()) std::this_thread::yield();
         });
-        core.stream->enqueue([at = &core.busy_begin] { *at = processor_us(); });
-        for (std::size_t i = 0; i <= calls; ++i) {
+        for (std::size_t i = 0; i < calls; ++i) {
+            if (hot >= 0) {
+                const void* operand = core.operands[i % core.operands.size()][static_cast<std::size_t>(hot)];
+                core.stream->enqueue([operand, bytes = hot_bytes.value] { touch(operand, bytes); });
+            }
+            core.stream->enqueue([at = &core.processor_before] { *at = processor_us(); });
             core.stream->begin(core.spans[i]);
-            if (i < calls) call(core, i);
+            call(core, i);
             core.stream->end(core.spans[i]);
+            core.stream->enqueue(
+                [at = &core.busy[i], before = &core.processor_before] { *at = processor_us() - *before; });
         }
-        core.stream->enqueue([at = &core.busy_end] { *at = processor_us(); });
     }
     gate_.store(true);
     for (Core& core : cores_) core.device->synchronize();
-    for (Core& core : cores_) {
-        const double busy = (core.busy_end - core.busy_begin) / static_cast<double>(calls);
-        core.us = std::min(median_us(core.spans, calls + 1), busy);
+    double sum = 0;
+    for (const Core& core : cores_) {
+        std::vector<double> us;
+        for (std::size_t i = 0; i < calls; ++i)
+            us.push_back(std::min(microseconds(core.spans[i].end - core.spans[i].start), core.busy[i]));
+        sum += median(std::move(us));
     }
+    return sum / static_cast<double>(cores_.size());
 }
 
-double KernelBench::repeat(const Call& call) {
-    run(fewest_calls, call);
-    const double first = std::max(cores_.front().us, 0.1);
+double KernelBench::repeat(int hot, Bytes hot_bytes, const Call& call) {
+    const double first = std::max(run(fewest_calls, hot, hot_bytes, call), 0.5);
     const double wanted = options_.seconds_per_case * 1e6 / first;
-    run(std::clamp(static_cast<std::size_t>(wanted), fewest_calls, most_calls), call);
-    double sum = 0;
-    for (const Core& core : cores_) sum += core.us;
-    return sum / static_cast<double>(cores_.size());
+    const auto calls = std::clamp(static_cast<std::size_t>(wanted), fewest_calls, most_calls);
+    return run(calls, hot, hot_bytes, call) + between_;
 }
 
 double KernelBench::measure(const KernelCase& kernel_case) {
     for (Core& core : cores_) lay_out(core, kernel_case.operands);
     const std::size_t count = kernel_case.operands.size();
-    return repeat([&](Core& core, std::size_t i) {
+    const Bytes hot_bytes{
+        kernel_case.hot < 0 ? 0 : kernel_case.operands[static_cast<std::size_t>(kernel_case.hot)].bytes()};
+    return repeat(kernel_case.hot, hot_bytes, [&](Core& core, std::size_t i) {
         const auto& addresses = core.operands[i % core.operands.size()];
         core.stream->kernel(kernel_case.args, {.operand = {addresses.data(), count}, .tensor_rank = 0, .step = 1});
     });
@@ -130,13 +150,14 @@ double KernelBench::measure(const KernelCase& kernel_case) {
 
 double KernelBench::measure_fill(Bytes bytes) {
     for (Core& core : cores_) lay_out(core, {{bytes.value / 4, DType::fp32}});
-    return repeat(
-        [&](Core& core, std::size_t i) { core.stream->fill(core.operands[i % core.operands.size()][0], bytes); });
+    return repeat(0, bytes, [&](Core& core, std::size_t i) {
+        core.stream->fill(core.operands[i % core.operands.size()][0], bytes);
+    });
 }
 
 double KernelBench::measure_copy(Bytes bytes) {
     for (Core& core : cores_) lay_out(core, {{bytes.value / 4, DType::fp32}, {bytes.value / 4, DType::fp32}});
-    return repeat([&](Core& core, std::size_t i) {
+    return repeat(0, bytes, [&](Core& core, std::size_t i) {
         const auto& addresses = core.operands[i % core.operands.size()];
         core.stream->copy(addresses[1], addresses[0], bytes);
     });

@@ -1,5 +1,6 @@
-// Times work as the engine would run it: on one stream for each core, all at once, each call over
-// operands that the calls before have pushed out of the inner caches.
+// Times work as the engine would run it: on one stream for each core, all at once. Before each call
+// its operands are out of the inner caches, except the one that the kernel before would have just
+// written.
 //
 //   KernelBench bench(cpu_kernels(), {.cores = 2, .seconds_per_case = 0.03});
 //   double us = bench.measure(kernel_case);
@@ -23,8 +24,8 @@ class KernelBench {
 public:
     KernelBench(const KernelTable& kernels, const MeasureOptions& options);
 
-    // Microseconds a call, with what a stream needs between two: median over calls, mean over cores.
-    // Where other programs hold the cores for longer than that, the processor time of a call.
+    // Microseconds a call: median over calls, mean over cores, with what a stream needs between two
+    // instructions. A call that another program interrupts counts by its processor time.
     double measure(const KernelCase& kernel_case);
     double measure_fill(Bytes bytes);
     double measure_copy(Bytes bytes);  // of so many bytes each way
@@ -37,19 +38,20 @@ private:
         // Operands of call i: entry i modulo their number.
         std::vector<std::array<void*, Instruction::max_operands>> operands;
         std::vector<Span> spans;
-        double busy_begin = 0, busy_end = 0;  // processor time of the stream's thread, microseconds
-        double us = 0;
+        std::vector<double> busy;  // processor time of each call, microseconds
+        double processor_before = 0;
     };
     // Enqueues call number `i`.
     using Call = std::function<void(Core& core, std::size_t i)>;
 
     void lay_out(Core& core, const std::vector<CaseOperand>& operands) const;
-    void run(std::size_t calls, const Call& call);
-    double repeat(const Call& call);
+    double run(std::size_t calls, int hot, Bytes hot_bytes, const Call& call);
+    double repeat(int hot, Bytes hot_bytes, const Call& call);
 
     MeasureOptions options_;
     std::vector<Core> cores_;
     std::atomic<bool> gate_{false};
+    double between_ = 0;  // two instructions, microseconds
 };
 
 }  // namespace foretrain

@@ -48,23 +48,29 @@ public:
     }
     void send(DeviceStream& stream, const void* from, std::int64_t count, DType type, std::int64_t member) override {
         const Posting message{InstructionKind::send, type, Reduction::sum, count, from, nullptr};
-        cpu_stream(stream).enqueue(
-            [this, message, to = static_cast<std::uint32_t>(member)] { group_.send(me_, to, message); });
+        CpuStream* on = &cpu_stream(stream);
+        on->enqueue([this, on, message, to = static_cast<std::uint32_t>(member)] {
+            group_.send(me_, to, message, [on] { on->restart_span(); });
+        });
     }
     void recv(DeviceStream& stream, void* to, std::int64_t count, DType type, std::int64_t member) override {
         const Posting wanted{InstructionKind::recv, type, Reduction::sum, count, nullptr, to};
-        cpu_stream(stream).enqueue(
-            [this, wanted, from = static_cast<std::uint32_t>(member)] { group_.recv(me_, from, wanted); });
+        CpuStream* on = &cpu_stream(stream);
+        on->enqueue([this, on, wanted, from = static_cast<std::uint32_t>(member)] {
+            group_.recv(me_, from, wanted, [on] { on->restart_span(); });
+        });
     }
     Bytes wire(InstructionKind kind) const override { return group_.sent(me_, kind); }
 
 private:
     void enqueue(DeviceStream& stream, const Posting& mine) {
-        cpu_stream(stream).enqueue([this, mine] { collective(mine); });
+        CpuStream* on = &cpu_stream(stream);
+        on->enqueue([this, on, mine] { collective(*on, mine); });
     }
 
-    void collective(const Posting& mine) {
+    void collective(CpuStream& stream, const Posting& mine) {
         group_.meet(me_, mine);
+        stream.restart_span();
         if (mine.kind == InstructionKind::all_gather) {
             gather(mine);
         } else {

@@ -47,23 +47,29 @@ void ThreadGroup::require_match(std::size_t me) const {
                                        to_text(seats_[me].posting), members_[i], to_text(seats_[i].posting)));
 }
 
-void ThreadGroup::send(std::size_t me, std::size_t to, const Posting& message) {
+void ThreadGroup::send(std::size_t me, std::size_t to, const Posting& message, const std::function<void()>& met) {
     Mailbox& box = mailbox(me, to);
     box.message = message;
     const std::int64_t number = box.posted.load() + 1;
     box.posted.store(number);
     box.changed.notify();
+    const auto missing = [&] { return std::vector<std::int64_t>{members_[to]}; };
     world_.await(
-        box.changed, [&] { return box.taken.load() >= number; },
-        [&] { return std::vector<std::int64_t>{members_[to]}; }, "send");
+        box.changed, [&] { return box.wanted.load() >= number; }, missing, "send");
+    met();
+    world_.await(
+        box.changed, [&] { return box.taken.load() >= number; }, missing, "send");
 }
 
-void ThreadGroup::recv(std::size_t me, std::size_t from, const Posting& wanted) {
+void ThreadGroup::recv(std::size_t me, std::size_t from, const Posting& wanted, const std::function<void()>& met) {
     Mailbox& box = mailbox(from, me);
     const std::int64_t number = box.taken.load() + 1;
+    box.wanted.store(number);
+    box.changed.notify();
     world_.await(
         box.changed, [&] { return box.posted.load() >= number; },
         [&] { return std::vector<std::int64_t>{members_[from]}; }, "recv");
+    met();
     const Posting& message = box.message;
     if (message.count != wanted.count || message.type != wanted.type)
         throw RunError(fmt::format("rank {} is in {} while rank {} sends it {}", members_[me], to_text(wanted),

@@ -42,9 +42,9 @@ public:
     void meet(std::size_t me, const char* what);  // without posting
     const Posting& posting(std::size_t member) const { return seats_[member].posting; }
 
-    // A message: the sender waits until the receiver has copied it.
-    void send(std::size_t me, std::size_t to, const Posting& message);
-    void recv(std::size_t me, std::size_t from, const Posting& wanted);
+    // A message: the sender waits until the receiver has copied it. `met` is called when both are there.
+    void send(std::size_t me, std::size_t to, const Posting& message, const std::function<void()>& met);
+    void recv(std::size_t me, std::size_t from, const Posting& wanted, const std::function<void()>& met);
 
     void count_sent(std::size_t member, InstructionKind kind, std::int64_t bytes);
     Bytes sent(std::size_t member, InstructionKind kind) const;
@@ -61,6 +61,7 @@ private:
     };
     struct alignas(64) Mailbox {
         std::atomic<std::int64_t> posted{0};  // messages offered
+        std::atomic<std::int64_t> wanted{0};  // messages that the receiver has come for
         std::atomic<std::int64_t> taken{0};   // messages copied
         Posting message;
         Notifier changed;

@@ -89,7 +89,7 @@ StageProgram first_stage() {
     Builder b(stage);
     const auto batch = b.buffer("tokens", DType::int32, tokens, Region::transients);
     const auto a = b.buffer("a", DType::fp64, tokens, Region::transients);
-    const auto copy = b.buffer("copy", DType::fp64, tokens, Region::communication);
+    const auto copy = b.buffer("copy", DType::fp64, tokens, Region::gradients);
 
     b.add(Kind::alloc, Stream::compute, {batch});
     b.add(Kind::load_batch, Stream::compute, {batch});
@@ -211,7 +211,7 @@ TEST(Runtime, TheTraceTellsWhatHappened) {
               (WireCount{{"data.all_reduce", Bytes{8 * tokens}}, {"pipeline.send", Bytes{8 * tokens}}}));
     // One element over two ranks: one of them reduces it and gives it back.
     EXPECT_EQ(trace.ranks[2].wire.at("data.all_reduce") + trace.ranks[3].wire.at("data.all_reduce"), Bytes{16});
-    // Communication for good, and the batch and `a` at once.
+    // Gradients stand for good, and the batch and `a` at once.
     EXPECT_EQ(trace.ranks[0].live_peak, Bytes{8 * tokens + 4 * tokens + 8 * tokens});
 }
 
