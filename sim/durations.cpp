@@ -22,7 +22,7 @@ Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
         case InstructionKind::kernel: {
             Time& known = kernels_.at(static_cast<std::size_t>(i.kernel));
             if (known < Time{0}) {
-                known = cost.instruction(i, stage_->kernels, stage_->stage);
+                known = cost.instruction(i, *args_, stage_);
                 if (slowdown_ != 1) known = Time{std::llround(static_cast<double>(known.value) * slowdown_)};
             }
             return known;
@@ -32,13 +32,13 @@ Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
         case InstructionKind::all_gather:
         case InstructionKind::send:
         case InstructionKind::recv: break;
-        default: return cost.instruction(i, stage_->kernels, stage_->stage);
+        default: return cost.instruction(i, *args_, stage_);
     }
     const auto hash = static_cast<std::uint64_t>(i.count) * 0x9E3779B97F4A7C15U +
                       static_cast<std::uint64_t>(i.kind) * 29 + static_cast<std::uint64_t>(i.axis) * 7;
     Remembered& r = remembered_[(hash ^ (hash >> 32)) % remembered_.size()];
     if (r.count != i.count || r.kind != i.kind || r.axis != i.axis || r.type != i.type || r.peer != i.peer)
-        r = {i.count, i.peer, i.kind, i.axis, i.type, cost.instruction(i, stage_->kernels, stage_->stage)};
+        r = {i.count, i.peer, i.kind, i.axis, i.type, cost.instruction(i, *args_, stage_)};
     return r.time;
 }
 

@@ -17,7 +17,7 @@
 #include "plan/check.h"
 #include "plan/program/lower.h"
 #include "plan/program/text.h"
-#include "support/plans.h"
+#include "tests/laws/support/plans.h"
 
 namespace foretrain::test {
 namespace {

@@ -10,7 +10,7 @@
 #include "plan/program/verify.h"
 #include "sim/estimate.h"
 #include "sim/simulator.h"
-#include "support/plans.h"
+#include "tests/laws/support/plans.h"
 
 namespace foretrain::test {
 namespace {

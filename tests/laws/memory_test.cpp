@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
-#include "support/plans.h"
+#include "tests/laws/support/plans.h"
 
 namespace foretrain::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "plans.h"
+#include "tests/laws/support/plans.h"
 
 #include "hardware/cluster_file.h"
 #include "plan/check.h"

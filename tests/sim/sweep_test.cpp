@@ -1,0 +1,125 @@
+// A sweep's answer against brute force: every enumerated plan predicted by itself, one after the
+// other, and the best and the front picked from the list.
+#include "sim/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "hardware/cluster_file.h"
+#include "models/model_file.h"
+#include "sim/predict.h"
+
+namespace foretrain::test {
+namespace {
+
+Plan base(const char* model, std::int64_t devices, std::int64_t batch, std::int64_t sequence, const char* framework) {
+    Plan plan;
+    plan.model = read_model(model);
+    plan.cluster = read_cluster("dgx-a100");
+    scale_to_devices(plan.cluster, devices);
+    plan.framework = framework;
+    plan.training.global_batch_size = batch;
+    plan.training.sequence_length = sequence;
+    return plan;
+}
+
+struct Known {
+    Plan plan;
+    Time step;
+    Bytes peak;
+};
+
+std::vector<Known> brute_force(const Plan& from, const SweepSpace& space) {
+    std::vector<Known> out;
+    for (const Plan& plan : enumerate(from, space)) {
+        const Prediction p = estimate(plan);
+        if (p.feasible()) out.push_back({plan, p.step, p.peak_bytes()});
+    }
+    std::stable_sort(out.begin(), out.end(), [](const Known& a, const Known& b) { return a.step < b.step; });
+    return out;
+}
+
+void expect_brute_force(const Plan& from, const SweepOptions& options) {
+    const SweepResult result = sweep(from, options);
+    const std::vector<Known> all = brute_force(from, options.space);
+    ASSERT_FALSE(all.empty());
+    EXPECT_EQ(result.feasible, static_cast<std::int64_t>(all.size()));
+    ASSERT_EQ(result.best.size(), std::min(all.size(), static_cast<std::size_t>(options.top)));
+    for (std::size_t n = 0; n < result.best.size(); ++n) {
+        EXPECT_EQ(result.best[n].step, all[n].step) << n;
+        EXPECT_EQ(describe(result.best[n].plan.parallelism), describe(all[n].plan.parallelism)) << n;
+    }
+    std::vector<std::string> front, found;
+    Bytes least{INT64_MAX};
+    for (const Known& k : all)
+        if (k.peak < least) {
+            least = k.peak;
+            front.push_back(describe(k.plan.parallelism));
+        }
+    for (const Prediction& p : result.pareto) found.push_back(describe(p.plan.parallelism));
+    EXPECT_EQ(found, front);
+}
+
+TEST(Sweep, EqualsBruteForce) {
+    expect_brute_force(base("gpt2", 8, 32, 1024, "foretrain"), {.top = 5});
+    expect_brute_force(base("llama-3.1-8b", 16, 32, 4096, "megatron-lm"), {.top = 3});
+    SweepSpace gpipe;
+    gpipe.schedule = {Schedule::gpipe, Schedule::one_f_one_b};
+    gpipe.pipeline = {2, 4};
+    expect_brute_force(base("gpt2-medium", 8, 16, 512, "foretrain"), {.space = gpipe, .top = 1});
+}
+
+TEST(Sweep, SkipsWhatBoundsExcludeAndNothingElse) {
+    const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
+    const SweepResult pruned = sweep(from, {.top = 1});
+    const SweepResult all = sweep(from, {.top = 1, .exhaustive = true});
+    EXPECT_LT(pruned.estimated, all.estimated);
+    EXPECT_EQ(all.estimated, all.feasible);
+    EXPECT_EQ(pruned.best[0].step, all.best[0].step);
+}
+
+TEST(Sweep, IsTheSameForAnyNumberOfThreads) {
+    const Plan from = base("gpt2-large", 8, 32, 1024, "foretrain");
+    const SweepResult one = sweep(from, {.top = 4, .threads = 1});
+    for (int threads : {2, 8}) {
+        const SweepResult many = sweep(from, {.top = 4, .threads = threads});
+        EXPECT_EQ(many.estimated, one.estimated);
+        ASSERT_EQ(many.best.size(), one.best.size());
+        for (std::size_t n = 0; n < one.best.size(); ++n)
+            EXPECT_EQ(describe(many.best[n].plan.parallelism), describe(one.best[n].plan.parallelism));
+        ASSERT_EQ(many.pareto.size(), one.pareto.size());
+    }
+}
+
+TEST(Sweep, CountsWhyPlansFell) {
+    Plan from = base("llama-3.1-70b", 8, 8, 8192, "megatron-lm");
+    const SweepResult result = sweep(from, {});
+    EXPECT_EQ(result.feasible, 0);
+    EXPECT_TRUE(result.best.empty());
+    ASSERT_TRUE(result.fell.contains("out_of_memory"));
+    EXPECT_EQ(result.fell.at("out_of_memory").count, result.enumerated);
+    EXPECT_NE(result.fell.at("out_of_memory").text.find("GiB"), std::string::npos);
+}
+
+TEST(Sweep, MaxMemoryIsObeyed) {
+    const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
+    const Bytes limit{6 * GiB};
+    const SweepResult result = sweep(from, {.max_memory = limit});
+    ASSERT_FALSE(result.best.empty());
+    for (const Prediction& p : result.best) EXPECT_LE(p.peak_bytes(), limit);
+}
+
+TEST(Enumerate, CountsTuplesThatDivide) {
+    // 4 devices, 12 layers, 12 heads: (tensor, pipeline) in {1,2,4} x {1,2,4} with a product of at
+    // most 4: (1,1) (1,2) (1,4) (2,1) (2,2) (4,1), with 4, 2, 1, 2, 1, 1 data ranks. Batch 4: a data
+    // rank has 1, 2, 4, 2, 4, 4 samples, so 1, 2, 3, 2, 3, 3 micro-batch sizes. ZeRO 0 to 3 where
+    // data > 1: 4, 4, 1, 4, 1, 1. Recompute fixed to one.
+    SweepSpace space;
+    space.recompute = {{}};
+    EXPECT_EQ(enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(),
+              std::size_t{1 * 4 + 2 * 4 + 3 * 1 + 2 * 4 + 3 * 1 + 3 * 1});
+}
+
+}  // namespace
+}  // namespace foretrain::test
