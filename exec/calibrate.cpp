@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::int64_t streamed = 24 * MiB;  // of a copy that measures memory: beyond the caches
 
+// From this share of the processors' time on, other programs disturb: waits become theirs.
+constexpr double busy = 0.1;
+
 // A program of one stage that calls one GEMM: what the engine holds besides its arenas when it has
 // come to work.
 Program tiny_program(int ranks) {
@@ -57,7 +60,7 @@ void measure_kernels(KernelBench& bench, Measurements& out) {
 }
 
 void measure_traffic(KernelBench& bench, Measurements& out) {
-    for (const std::int64_t bytes : {1 << 12, 1 << 16, 1 << 20, 1 << 22}) {
+    for (const std::int64_t bytes : {1 << 12, 1 << 16, 1 << 18, 1 << 20}) {
         out.traffic.push_back({Bytes{bytes}, bench.measure_fill(Bytes{bytes})});
         out.traffic.push_back({Bytes{2 * bytes}, bench.measure_copy(Bytes{bytes})});
     }
@@ -91,6 +94,11 @@ Measurements measure_machine(const KernelTable& kernels, const MeasureOptions& o
         measure_kernels(bench, out);
         say(fmt::format("measured {} kernel calls; measuring memory", out.kernels.size()));
         measure_traffic(bench, out);
+        if (bench.taken_by_others() > busy)
+            say(
+                fmt::format("other programs had the processors {:.0f} % of the time: communication will look slower "
+                            "than it is; calibrate again when the machine is idle",
+                            100 * bench.taken_by_others()));
     }
     say("measuring communication between two ranks");
     measure_groups(kernels, options.seconds_per_case, out);

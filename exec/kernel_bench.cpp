@@ -123,8 +123,12 @@ double KernelBench::run(std::size_t calls, int hot, Bytes hot_bytes, const Call&
     double sum = 0;
     for (const Core& core : cores_) {
         std::vector<double> us;
-        for (std::size_t i = 0; i < calls; ++i)
-            us.push_back(std::min(microseconds(core.spans[i].end - core.spans[i].start), core.busy[i]));
+        for (std::size_t i = 0; i < calls; ++i) {
+            const double wall = microseconds(core.spans[i].end - core.spans[i].start);
+            us.push_back(std::min(wall, core.busy[i]));
+            elapsed_ += wall;
+            used_ += us.back();
+        }
         sum += median(std::move(us));
     }
     return sum / static_cast<double>(cores_.size());

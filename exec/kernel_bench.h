@@ -30,6 +30,9 @@ public:
     double measure_fill(Bytes bytes);
     double measure_copy(Bytes bytes);  // of so many bytes each way
 
+    // Share of the time so far that other programs had the processors.
+    double taken_by_others() const { return elapsed_ > 0 ? 1 - used_ / elapsed_ : 0; }
+
 private:
     struct Core {
         std::unique_ptr<CpuDevice> device;
@@ -51,7 +54,8 @@ private:
     MeasureOptions options_;
     std::vector<Core> cores_;
     std::atomic<bool> gate_{false};
-    double between_ = 0;  // two instructions, microseconds
+    double between_ = 0;             // two instructions, microseconds
+    double elapsed_ = 0, used_ = 0;  // over all calls: wall and processor time, microseconds
 };
 
 }  // namespace foretrain
