@@ -1,5 +1,5 @@
 // foretrain-exec: runs plans and measures this machine. `foretrain run`, `validate` and `calibrate`
-// start it; under a launcher it is called itself.
+// start it.
 //
 //   foretrain-exec run --plan plan.json --steps 20 --trace trace.json
 //   foretrain-exec calibrate --output this-machine.json

@@ -64,7 +64,7 @@ Syntax validate_syntax() {
                   .summary =
                       "Runs a plan, simulates the same program, and compares the two: step time, every kind of\n"
                       "instruction, bytes of memory and on the wire. With --measured the run is left out and its\n"
-                      "trace read, e.g. one that `mpirun foretrain-exec run --plan F --trace T` wrote.",
+                      "trace read, e.g. one that `foretrain-exec run --plan F --trace T` wrote.",
                   .examples = {"foretrain validate --plan plan.json --steps 10",
                                "foretrain validate --model gpt-mini --cluster this-machine.json --tensor 2 \\",
                                "    --global-batch-size 8 --sequence-length 128 --precision fp32"},

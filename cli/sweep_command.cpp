@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <mutex>
 #include <ostream>
 
 #include "cli/plan_options.h"
@@ -64,6 +63,8 @@ SweepSpace space_from(const Options& options) {
     if (options.has("recompute"))
         for (const std::string& how : options.list("recompute"))
             space.recompute.push_back(for_option("recompute", [&] { return recompute_from_text(how); }));
+    if (options.has("sequence-parallel"))
+        space.sequence_parallel = options.choice("sequence-parallel", {"on", "off"}) == "on";
     return space;
 }
 
@@ -88,10 +89,8 @@ int run_sweep(const Arguments& arguments, Console& console) {
     const std::string format = options->choice("format", {"table", "json", "csv"});
     SweepOptions search = sweep_options_from(*options);
     const Plan base = sweep_base_from_options(*options);
-    std::mutex one_at_a_time;
     if (console.interactive)
         search.progress = [&](std::int64_t done_so_far, std::int64_t of) {
-            const std::lock_guard lock(one_at_a_time);
             console.err << fmt::format("\rsweep: {} of {}", done_so_far, of) << std::flush;
         };
     const auto start = std::chrono::steady_clock::now();

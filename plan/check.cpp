@@ -30,7 +30,7 @@ std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t
 
 std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
 
-// The divisors of n among 1, 2, 4, ... and those of its small factors: what a user would choose from.
+// The first divisors of n, what a user would choose from.
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
     std::vector<std::int64_t> out;
     for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)

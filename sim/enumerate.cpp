@@ -100,8 +100,8 @@ std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
             plan.parallelism.data = devices / tensor / pipeline;
             if (!allowed(space.data, plan.parallelism.data)) continue;
             plan.parallelism.sequence_parallel =
-                tensor > 1 && (base.parallelism.sequence_parallel ||
-                               (framework.default_sequence_parallel && base.training.sequence_length % tensor == 0));
+                tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel &&
+                                                               base.training.sequence_length % tensor == 0);
             append(plan, framework, space, out);
         }
     }

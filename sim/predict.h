@@ -17,6 +17,6 @@ Prediction simulate(const Plan& plan, Trace* trace = nullptr);
 
 // Memory of each stage against the device's; the rejection if the largest does not fit.
 std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory> stages);
-std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages);
+std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages, Bytes capacity);
 
 }  // namespace foretrain

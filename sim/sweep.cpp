@@ -29,7 +29,7 @@ struct Candidate {
 template <class F>
 void for_each_index(std::size_t n, int threads, F&& f) {
     std::atomic<std::size_t> next{0};
-    std::vector<std::exception_ptr> errors(static_cast<std::size_t>(threads));
+    std::vector<std::exception_ptr> errors(std::clamp<std::size_t>(n, 1, static_cast<std::size_t>(threads)));
     const auto work = [&](std::size_t self) {
         try {
             for (std::size_t i = next++; i < n; i = next++) f(i);
@@ -46,12 +46,6 @@ void for_each_index(std::size_t n, int threads, F&& f) {
         if (e) std::rethrow_exception(e);
 }
 
-Bytes peak_of(const std::vector<StageMemory>& stages) {
-    Bytes peak;
-    for (const StageMemory& m : stages) peak = std::max(peak, m.total());
-    return peak;
-}
-
 class Sweep {
 public:
     Sweep(const Plan& base, const SweepOptions& options)
@@ -59,11 +53,8 @@ public:
           plans_(enumerate(base, options.space)),
           candidates_(plans_.size()),
           threads_(options.threads > 0 ? options.threads
-                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
-        if (options.max_memory)
-            for (Plan& plan : plans_)
-                plan.cluster.device.memory = std::min(plan.cluster.device.memory, *options.max_memory);
-    }
+                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+          capacity_(std::min(base.cluster.device.memory, options.max_memory.value_or(base.cluster.device.memory))) {}
 
     SweepResult run() {
         bound_all();
@@ -99,15 +90,15 @@ private:
         });
     }
 
-    static void bound_one(const Plan& plan, Candidate& c) {
+    void bound_one(const Plan& plan, Candidate& c) const {
         c.rejections = check(plan);
         if (!c.rejections.empty()) return;
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan.cluster, plan.grid());
         const Estimator estimator(skeleton, cost);
         const std::vector<StageMemory> memory = with_reserved(plan, estimator.memory());
-        c.peak = peak_of(memory);
-        c.rejections = check_memory(plan, memory);
+        c.peak = memory[largest_of(memory)].total();
+        c.rejections = check_memory(plan, memory, capacity_);
         c.feasible = c.rejections.empty();
         if (c.feasible) c.bound = estimator.bound();
     }
@@ -176,6 +167,7 @@ private:
     std::vector<Candidate> candidates_;
     std::vector<std::size_t> ranked_;  // estimated plans, fastest first
     int threads_;
+    Bytes capacity_;
 };
 
 }  // namespace

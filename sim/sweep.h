@@ -32,6 +32,7 @@ struct SweepSpace {
     std::vector<int> zero_stage;
     std::vector<Schedule> schedule;
     std::vector<Recompute> recompute;
+    std::optional<bool> sequence_parallel;  // empty: the framework's, wherever it can be
 };
 
 struct SweepOptions {

@@ -79,10 +79,13 @@ PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor
 }
 
 std::int32_t PassBuilder::intern(const KernelArgs& args) {
+    // Layers call the same kernels in the same order: the one after the last is most often meant.
+    const auto guess = static_cast<std::size_t>(interned_ + 1);
+    if (guess < stage_.kernels.size() && stage_.kernels[guess] == args) return ++interned_;
     const auto found = std::find(stage_.kernels.begin(), stage_.kernels.end(), args);
-    const auto index = found - stage_.kernels.begin();
+    interned_ = static_cast<std::int32_t>(found - stage_.kernels.begin());
     if (found == stage_.kernels.end()) stage_.kernels.push_back(args);
-    return static_cast<std::int32_t>(index);
+    return interned_;
 }
 
 std::int32_t PassBuilder::emit(Instruction instruction) {
@@ -92,15 +95,7 @@ std::int32_t PassBuilder::emit(Instruction instruction) {
     return static_cast<std::int32_t>(body_.code.size()) - 1;
 }
 
-std::int32_t PassBuilder::kernel(const KernelArgs& args, std::initializer_list<Tensor> operands) {
-    Instruction i;
-    i.kind = InstructionKind::kernel;
-    i.kernel = intern(args);
-    for (Tensor t : operands) i.add_operand(t);
-    return emit(i);
-}
-
-std::int32_t PassBuilder::kernel(const KernelArgs& args, const std::vector<Tensor>& operands) {
+std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor> operands) {
     Instruction i;
     i.kind = InstructionKind::kernel;
     i.kernel = intern(args);

@@ -28,6 +28,9 @@ struct StageMemory {
     Bytes total() const { return allocated() + reserved; }
 };
 
+// Index of the stage with the largest total; 0 of none.
+std::size_t largest_of(const std::vector<StageMemory>& stages);
+
 // Time of one stage's rank over one step; the parts sum to the step of that rank.
 struct StageTime {
     Time step;

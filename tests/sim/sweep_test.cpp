@@ -107,7 +107,19 @@ TEST(Sweep, MaxMemoryIsObeyed) {
     const Bytes limit{6 * GiB};
     const SweepResult result = sweep(from, {.max_memory = limit});
     ASSERT_FALSE(result.best.empty());
-    for (const Prediction& p : result.best) EXPECT_LE(p.peak_bytes(), limit);
+    for (const Prediction& p : result.best) {
+        EXPECT_LE(p.peak_bytes(), limit);
+        EXPECT_EQ(p.plan.cluster.device.memory, from.cluster.device.memory);  // the device is what it is
+    }
+}
+
+TEST(Sweep, SequenceParallelismIsTheFrameworksUnlessAskedFor) {
+    const Plan from = base("gpt2-medium", 8, 8, 1024, "megatron-lm");
+    SweepSpace space;
+    space.tensor = {2};
+    for (const Plan& plan : enumerate(from, space)) EXPECT_TRUE(plan.parallelism.sequence_parallel);
+    space.sequence_parallel = false;
+    for (const Plan& plan : enumerate(from, space)) EXPECT_FALSE(plan.parallelism.sequence_parallel);
 }
 
 TEST(Enumerate, CountsTuplesThatDivide) {
