@@ -104,36 +104,19 @@ std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor>
 }
 
 void PassBuilder::all_reduce(Tensor x, std::int64_t count, Reduction reduction) {
-    Instruction i;
-    i.kind = InstructionKind::all_reduce;
-    i.axis = Axis::tensor;
+    Instruction i = collective(InstructionKind::all_reduce, Stream::compute, Axis::tensor, type_of(x), count, {x});
     i.reduction = reduction;
-    i.type = type_of(x);
-    i.count = count;
-    i.add_operand(x);
     emit(i);
 }
 
 void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count) {
-    Instruction i;
-    i.kind = InstructionKind::reduce_scatter;
-    i.axis = Axis::tensor;
-    i.type = type_of(whole);
-    i.count = part_count;
-    i.add_operand(whole);
-    i.add_operand(part);
-    emit(i);
+    emit(collective(InstructionKind::reduce_scatter, Stream::compute, Axis::tensor, type_of(whole), part_count,
+                    {whole, part}));
 }
 
 void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
-    Instruction i;
-    i.kind = InstructionKind::all_gather;
-    i.axis = Axis::tensor;
-    i.type = type_of(part);
-    i.count = part_count;
-    i.add_operand(part);
-    i.add_operand(whole);
-    emit(i);
+    emit(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
+                    {part, whole}));
 }
 
 Body PassBuilder::take() { return std::move(body_); }
