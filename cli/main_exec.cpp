@@ -84,6 +84,8 @@ void close_output(std::ofstream& file, const std::string& path) {
 bool refuses(const Plan& plan) {
     std::vector<Rejection> rejections = check(plan);
     if (rejections.empty()) rejections = check_runnable(plan);
+    if (rejections.empty())
+        if (std::optional<Rejection> no = check_lowerable(make_skeleton(plan))) rejections.push_back(std::move(*no));
     for (const Rejection& r : rejections) std::cerr << "foretrain-exec: refused: " << text(r) << '\n';
     return !rejections.empty();
 }

@@ -35,6 +35,8 @@ bool refused(const Plan& plan, bool forced, Console& console) {
     std::vector<Rejection> rejections = check(plan);
     const std::vector<Rejection> unrunnable = check_runnable(plan);
     rejections.insert(rejections.end(), unrunnable.begin(), unrunnable.end());
+    if (rejections.empty())
+        if (std::optional<Rejection> no = check_lowerable(make_skeleton(plan))) rejections.push_back(std::move(*no));
     for (const Rejection& r : rejections) console.err << "foretrain: refused: " << text(r) << '\n';
     if (!rejections.empty()) return true;
     for (const Rejection& r : estimate(plan).rejections) {

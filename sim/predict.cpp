@@ -19,9 +19,8 @@ std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory
 }
 
 std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages) {
-    const auto largest = std::max_element(stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
-        return a.total() < b.total();
-    });
+    const auto largest = std::max_element(
+        stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) { return a.total() < b.total(); });
     const Bytes capacity = plan.cluster.device.memory;
     if (largest->total() <= capacity) return {};
     return {{.reason = "out_of_memory",
@@ -60,8 +59,16 @@ Prediction estimate(const Plan& plan) {
 Prediction simulate(const Plan& plan, Trace* trace) {
     Prediction p = estimate(plan);
     if (p.times.empty()) return p;
+    const Skeleton skeleton = make_skeleton(plan);
+    if (std::optional<Rejection> no = check_lowerable(skeleton)) {
+        Prediction refused;
+        refused.plan = plan;
+        refused.capacity = p.capacity;
+        refused.rejections.push_back(std::move(*no));
+        return refused;
+    }
     const CostModel cost(plan.cluster, plan.grid());
-    Trace simulated = simulate(lower(make_skeleton(plan)), cost);
+    Trace simulated = simulate(lower(skeleton), cost);
     // Nothing contends in this simulation, so the breakdown of the estimate holds for it too.
     FORETRAIN_CHECK(step_time(simulated) == p.step, "estimate and simulation differ");
     for (std::size_t s = 0; s < p.memory.size(); ++s)
