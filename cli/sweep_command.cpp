@@ -75,7 +75,8 @@ SweepOptions sweep_options_from(const Options& options) {
     sweep.threads = static_cast<int>(options.integer_or("threads", 0, 1, 4096));
     if (options.has("max-memory")) {
         const double bytes = options.number("max-memory", 0) * static_cast<double>(GiB);
-        if (bytes < 1 || bytes > 1e18) option_error("max-memory", options.text("max-memory"), "GiB, more than 0");
+        if (bytes < 1 || bytes > 1e18)
+            option_error("max-memory", options.text("max-memory"), "GiB, more than 0 and less than 900 million");
         sweep.max_memory = Bytes{static_cast<std::int64_t>(bytes)};
     }
     return sweep;
@@ -89,6 +90,7 @@ int run_sweep(const Arguments& arguments, Console& console) {
     const std::string format = options->choice("format", {"table", "json", "csv"});
     SweepOptions search = sweep_options_from(*options);
     const Plan base = sweep_base_from_options(*options);
+    check_output(*options);
     if (console.interactive)
         search.progress = [&](std::int64_t done_so_far, std::int64_t of) {
             console.err << fmt::format("\rsweep: {} of {}", done_so_far, of) << std::flush;

@@ -118,6 +118,10 @@ ClusterSpec cluster_from_any_object(const Json& value) {
     return value.has("gpu") ? cluster_from_short_form(value) : cluster_from_object(value);
 }
 
+bool has_network(const ClusterSpec& cluster) {
+    return cluster.network.nics_per_node != 0 && cluster.network.nic.bytes_per_second != 0;
+}
+
 }  // namespace
 
 ClusterSpec read_cluster(const std::string& name_or_file) {
@@ -153,7 +157,7 @@ void scale_to_nodes(ClusterSpec& cluster, std::int64_t nodes) {
     constexpr std::int64_t most = std::int64_t{1} << 24;
     if (nodes < 1 || nodes > most)
         throw UserError({.field = "nodes", .found = std::to_string(nodes), .expected = fmt::format("1 to {}", most)});
-    if (nodes > 1 && (cluster.network.nics_per_node == 0 || cluster.network.nic.bytes_per_second == 0))
+    if (nodes > 1 && !has_network(cluster))
         throw UserError({.field = "nodes",
                          .found = std::to_string(nodes),
                          .expected = fmt::format("1: the cluster {} describes no network", cluster.name)});
@@ -162,6 +166,11 @@ void scale_to_nodes(ClusterSpec& cluster, std::int64_t nodes) {
 
 void scale_to_devices(ClusterSpec& cluster, std::int64_t devices) {
     const std::int64_t per_node = cluster.devices_per_node;
+    if (devices > per_node && !has_network(cluster))
+        throw UserError({.field = "gpus",
+                         .found = std::to_string(devices),
+                         .expected = fmt::format("at most the {} of one node: the cluster {} describes no network",
+                                                 per_node, cluster.name)});
     if (devices < 1) throw UserError({.field = "gpus", .found = std::to_string(devices), .expected = "at least 1"});
     if (devices < per_node) {
         cluster.devices_per_node = static_cast<int>(devices);

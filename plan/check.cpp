@@ -91,6 +91,7 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     constexpr double most_values = 1e17;  // of one microbatch, at 8 bytes each
     constexpr double most_seconds = 1e5;  // of a step at peak rate; clocks reach a hundred times as far
     constexpr double most_microbatches = 1 << 20;
+    constexpr double most_passes = 1 << 20;  // each is a few kB to whoever orders them
     const auto d = [](std::int64_t x) { return static_cast<double>(x); };
     const auto refuse = [&](const char* reason, const char* field, std::string found, std::string rule) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
@@ -108,6 +109,10 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     if (microbatches > most_microbatches)
         refuse("too_many_microbatches", "training.global_batch_size", fmt::format("{:.0f} microbatches", microbatches),
                fmt::format("must be at most {:.0f} on each data rank", most_microbatches));
+    else if (const double passes = microbatches * d(plan.parallelism.pipeline); passes > most_passes)
+        refuse("too_many_microbatches", "training.global_batch_size",
+               fmt::format("{:.0f} microbatches on {} stages", microbatches, plan.parallelism.pipeline),
+               fmt::format("microbatches x stages must be at most {:.0f}", most_passes));
     const auto peak = plan.cluster.device.peak.find(plan.training.precision);
     if (peak == plan.cluster.device.peak.end()) return;  // check_calibration says so
     const double s = d(plan.training.sequence_length);

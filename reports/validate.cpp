@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/program/text.h"
 #include "reports/figures.h"
 #include "reports/span_table.h"
 
@@ -218,6 +219,12 @@ WireCount predicted_wire(const Program& program, std::int64_t rank) {
 
 Validation join(const Prediction& prediction, const Program& program, const Trace& simulated, const Trace& measured,
                 std::size_t warm_up) {
+    // Ids alone do not tell plans apart: with another sequence length they are the same.
+    if (!measured.program.empty() && measured.program != fingerprint(program))
+        throw UserError({.file = "trace",
+                         .field = "program",
+                         .found = fmt::format("that of another plan ({})", measured.program.substr(0, 80)),
+                         .expected = fmt::format("that of this plan ({})", fingerprint(program))});
     const Meetings meetings(program);
     const SpanTable predicted_spans(program, meetings, simulated, 0);
     const SpanTable measured_spans(program, meetings, measured, warm_up);

@@ -72,8 +72,16 @@ Prediction estimate(const Plan& plan) {
 Prediction simulate(const Plan& plan, Trace* trace) {
     Prediction p = estimate(plan);
     if (p.times.empty()) return p;
+    const Skeleton skeleton = make_skeleton(plan);
+    if (std::optional<Rejection> no = check_lowerable(skeleton)) {
+        Prediction refused;
+        refused.plan = plan;
+        refused.capacity = p.capacity;
+        refused.rejections.push_back(std::move(*no));
+        return refused;
+    }
     const CostModel cost(plan.cluster, plan.grid());
-    Trace simulated = simulate(lower(make_skeleton(plan)), cost);
+    Trace simulated = simulate(lower(skeleton), cost);
     // Nothing contends in this simulation, so the breakdown of the estimate holds for it too.
     FORETRAIN_CHECK(step_time(simulated) == p.step, "estimate and simulation differ");
     for (std::size_t s = 0; s < p.memory.size(); ++s)

@@ -1,5 +1,7 @@
 #include "plan/program/lower.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <map>
 #include <tuple>
@@ -181,8 +183,8 @@ private:
     std::int32_t slot(const BodyBuffer& b, std::int64_t number) {
         const auto [entry, fresh] = slots_.try_emplace({b.saved, number}, -1);
         if (fresh)
-            entry->second = add(b, text(b.label, s_.first_layer) + "#" + std::to_string(number),
-                                stage_.slot_bytes * number);
+            entry->second =
+                add(b, text(b.label, s_.first_layer) + "#" + std::to_string(number), stage_.slot_bytes * number);
         return entry->second;
     }
 
@@ -214,9 +216,33 @@ Program frame(const Skeleton& skeleton) {
 
 Program unroll(const Skeleton& skeleton) {
     Program program = frame(skeleton);
-    for (std::size_t i = 0; i < program.stages.size(); ++i)
-        unroll_stage(skeleton, i, program.stages[i].instructions);
+    for (std::size_t i = 0; i < program.stages.size(); ++i) unroll_stage(skeleton, i, program.stages[i].instructions);
     return program;
+}
+
+std::int64_t instruction_count(const Skeleton& skeleton) {
+    std::int64_t count = 0;
+    std::vector<Instruction> chunks;
+    for (std::size_t i = 0; i < skeleton.stages.size(); ++i) {
+        unroll_stage(skeleton, i, chunks);
+        for (const Instruction& chunk : chunks)
+            count += chunk.body < 0
+                         ? 1
+                         : static_cast<std::int64_t>(skeleton.stages[i].stage->bodies[at(chunk.body)].code.size());
+    }
+    return count;
+}
+
+std::optional<Rejection> check_lowerable(const Skeleton& skeleton) {
+    constexpr std::int64_t most = std::int64_t{1} << 26;  // 10 GB, with what a simulation keeps of each
+    const std::int64_t count = instruction_count(skeleton);
+    if (count <= most) return std::nullopt;
+    return Rejection{.reason = "program_too_long",
+                     .field = "training.global_batch_size",
+                     .found = fmt::format("{} microbatches, {} instructions", skeleton.microbatches, count),
+                     .rule = fmt::format("must make a program of at most {} instructions", most),
+                     .allowed = "",
+                     .suggestion = "`foretrain estimate`, which does not write it out"};
 }
 
 Program lower(const Skeleton& skeleton) {

@@ -77,6 +77,7 @@ struct SweepResult {
     std::int64_t feasible = 0;     // of them, that check and fit
     std::int64_t estimated = 0;    // of them, not excluded by their bound
     std::map<std::string, RejectionCount> fell;  // reason -> how many
+    std::string nothing;            // why nothing was enumerated; empty if something was
     std::vector<Prediction> best;   // fastest first; ties by plan order
     std::vector<Prediction> pareto; // step time against peak memory, fastest first
     double elapsed_s = 0;           // set by whoever holds the clock

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "plan/program/text.h"
 #include "reports/chrome_trace.h"
 #include "reports/span_table.h"
 #include "reports/validation_report.h"
@@ -114,6 +115,11 @@ TEST(Join, RefusesForeignTraces) {
     elsewhere.ranks[0].stage = 1;
     EXPECT_THROW(join_with(elsewhere, 1), UserError);
     EXPECT_THROW(join_with(Trace{}, 0), UserError);
+    Trace another = examples::measured();  // whose instructions have the same ids
+    another.program = fingerprint(examples::message_and_reduction());
+    EXPECT_NO_THROW(join_with(another, 1));
+    another.program = "0123456789abcdef";
+    EXPECT_THROW(join_with(another, 1), UserError);
 }
 
 TEST(Meetings, MatchAcrossStagesInOrder) {
