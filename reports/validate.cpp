@@ -236,6 +236,11 @@ Validation join(const Prediction& prediction, const Program& program, const Trac
                          .field = "program",
                          .found = fmt::format("that of another plan ({})", measured.program.substr(0, 80)),
                          .expected = fmt::format("that of this plan ({})", fingerprint(program))});
+    if (static_cast<std::int64_t>(measured.ranks.size()) != program.grid.world())
+        throw UserError({.file = "trace",
+                         .field = "ranks",
+                         .found = fmt::format("{}", measured.ranks.size()),
+                         .expected = fmt::format("all {} of the plan", program.grid.world())});
     const Meetings meetings(program);
     const SpanTable predicted_spans(program, meetings, simulated, 0);
     const SpanTable measured_spans(program, meetings, measured, warm_up);

@@ -9,7 +9,9 @@ namespace foretrain {
 namespace {
 
 constexpr const char* format_name = "foretrain.trace/1";
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t most = std::int64_t{1} << 56;  // of a time in picoseconds (20 hours) or bytes
+// Of all spans of a step together, so that sums over a few dozen ranks stay within 64 bits.
+constexpr double most_in_a_step = 1e17;
 
 // A span is three numbers in a row: instruction, start, end. There are tens of thousands in a file.
 Json step_to_json(const RankStep& step) {
@@ -37,13 +39,17 @@ RankStep step_from_json(const Json& value) {
     const std::vector<Json> spans = value.at("spans").items();
     if (spans.size() % 3 != 0)
         value.at("spans").fail(fmt::format("{} numbers", spans.size()), "instruction, start and end of each span");
+    double total = 0;
     for (std::size_t i = 0; i < spans.size(); i += 3) {
         Span s;
         s.instruction = static_cast<std::int32_t>(spans[i].integer(0, std::numeric_limits<std::int32_t>::max()));
         s.start = Time{spans[i + 1].integer(-most, most)};
         s.end = Time{spans[i + 2].integer(-most, most)};
+        if (s.end < s.start) spans[i + 2].fail(spans[i + 2].found(), "an end after its start");
+        total += static_cast<double>((s.end - s.start).value);
         step.spans.push_back(s);
     }
+    if (total > most_in_a_step) value.at("spans").fail("spans of more than a day together", "one step's");
     return step;
 }
 
@@ -107,7 +113,12 @@ Trace trace_from_json(const Json& value) {
     trace.kind = value.at("kind").string();
     if (value.has("program")) trace.program = value.at("program").string();
     trace.peak_resident = Bytes{value.at("peak_resident_bytes").integer(0, most)};
-    for (const Json& rank : value.at("ranks").items()) trace.ranks.push_back(rank_from_json(rank));
+    for (const Json& rank : value.at("ranks").items()) {
+        trace.ranks.push_back(rank_from_json(rank));
+        const std::size_t n = trace.ranks.size();
+        if (n > 1 && trace.ranks[n - 1].rank <= trace.ranks[n - 2].rank)
+            rank.at("rank").fail(rank.at("rank").found(), "ranks in ascending order, each once");
+    }
     return trace;
 }
 
