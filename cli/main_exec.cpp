@@ -98,7 +98,8 @@ int run(const Arguments& arguments) {
         "steps", po::value<std::int64_t>()->default_value(10))("trace", po::value<std::string>())(
         "seed", po::value<std::int64_t>()->default_value(0));
     const po::variables_map values = parse(options, arguments);
-    RunOptions how{.kernels = &cpu_kernels(), .bind_ranks = true};
+    // Long runs hold no spans that nobody will read.
+    RunOptions how{.kernels = &cpu_kernels(), .keep_spans = values.count("trace") != 0, .bind_ranks = true};
     how.steps = in_range(values, "steps", 1, 1'000'000'000);
     how.seed = static_cast<std::uint64_t>(in_range(values, "seed", 0, INT64_MAX));
 

@@ -64,6 +64,7 @@ void run_steps(Shared& shared, std::int64_t rank, Device& device) {
         shared.steps[me].push_back(run.step(step));
         shared.world.barrier(rank);  // nobody copies any more: counts and results are complete
         if (step == 0) wire = run.wire();
+        if (!shared.options.keep_spans) shared.steps[me].back().spans = {};
         if (rank == 0) report(shared, step);
     }
     shared.ranks[me] = run.trace();

@@ -36,6 +36,7 @@ struct RunOptions {
     std::uint64_t seed = 0;                          // of weights and data
     std::function<void(const StepReport&)> on_step;  // between steps; one call at a time
     bool keep_state = false;                         // fill RunResult::state
+    bool keep_spans = true;                          // in the trace; else only each step's duration and loss
     // Keep each rank's compute stream on a processor of its own, as far as there are enough: else the
     // operating system may crowd two on one. Not for runs that share the machine with each other.
     bool bind_ranks = false;
