@@ -13,6 +13,10 @@
 //     T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch;  times (1 + sustained)
 //   An output that is added to counts above as one of the input's type, as the tables hold it, and pays
 //   half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
+//
+// Every part says how far it can be trusted: `spread` is the relative half-width of an interval that
+// holds the true time in four cases of five (0: not stated), and a part that was measured on another
+// device says so in its certificate ("carried over from ...", hardware/calibration_file.h).
 #pragma once
 
 #include <cstdint>
@@ -47,6 +51,7 @@ struct GemmConstants {
     double epilogue = 0;
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     std::vector<int> splits{1, 2, 4, 8};
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const GemmConstants&) const = default;
 };
@@ -66,6 +71,7 @@ struct AttentionConstants {
     std::string kernel;  // "flash2", "flash3", "cpu", ...
     AttentionPass forward;
     AttentionPass backward;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const AttentionConstants&) const = default;
 };
@@ -82,6 +88,7 @@ struct MemoryBoundConstants {
         bool operator==(const Override&) const = default;
     };
     std::vector<Override> overrides;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const MemoryBoundConstants&) const = default;
 };
@@ -92,9 +99,12 @@ struct MemoryBoundConstants {
 //   from c >= simple_from: t = (t^4 + (a + s_simple steps)^4)^(1/4)
 //   switch reduction (NVLS), all-reduce of >= 1 MiB and n >= nvls_ranks:
 //     x = S (1 + 1/n) / nvls;  t = nvls_a + x + sqrt(x nvls_T)
+//   ring and nvls depend on n where groups of different sizes have different links: the entry of
+//   ring_gbps_by_ranks with the fewest ranks >= n counts (else ring_gbps), and nvls_wide beyond 8 ranks
 //   point to point: a2 + p2 min(1, S/64 KiB) + x + sqrt(x T2),  x = S / pairwise
 struct DomainConstants {
-    double ring_gbps = 0;
+    double ring_gbps = 0;                                    // of the whole domain
+    std::vector<std::pair<int, double>> ring_gbps_by_ranks;  // of smaller groups, ascending; may be empty
     double a_us = 0;
     double s_us = 0;
     double d = 0;
@@ -103,6 +113,7 @@ struct DomainConstants {
     Bytes simple_from{1 << 20};
     int nvls_ranks = 0;  // 0: none
     double nvls_gbps = 0;
+    double nvls_wide_gbps = 0;  // of more than eight ranks; 0: the same
     double nvls_a_us = 0;
     double nvls_ramp_us = 0;
     double pairwise_gbps = 0;
@@ -110,11 +121,19 @@ struct DomainConstants {
     double pairwise_p_us = 0;
     double pairwise_ramp_us = 0;
     std::string link;  // what it is made of: "nvlink3", "threads"; may be empty
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const DomainConstants&) const = default;
+
+    double ring_of(std::int64_t ranks) const {
+        for (const auto& [up_to, gbps] : ring_gbps_by_ranks)
+            if (ranks <= up_to) return gbps;
+        return ring_gbps;
+    }
+    double nvls_of(std::int64_t ranks) const { return ranks > 8 && nvls_wide_gbps > 0 ? nvls_wide_gbps : nvls_gbps; }
 };
 
-// Collectives across nodes (InfiniBand or RoCE), see recipes named in `born`:
+// Collectives across nodes, see recipes named in `born`:
 //   all-reduce: 6.8 + 2((g-1) 0.6 + lg N * hop) + x + lg N (l1 S/(S + 0.3 MiB) + k S/(S + 7.5 MiB)) + sqrt(x T)
 //   ring:       6.8 + (steps - N + 1) 3.4 + (N-1) 17 + x
 //   point to point: p2p_us + S / (0.94 w)
@@ -127,6 +146,7 @@ struct NetworkConstants {
     double two_node_tree_gbps = 0;  // cap of the two-node tree's better-than-line all-reduce; 0: none
     double p2p_us = 12;
     double p2p_efficiency = 0.94;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const NetworkConstants&) const = default;
 };
