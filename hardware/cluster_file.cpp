@@ -43,7 +43,7 @@ void require_links(const ClusterSpec& c, const Json& value) {
 // A link by its name in the table, and what the file states otherwise. A machine's own link ("threads")
 // need not be in the table if its bandwidth is stated.
 void read_domain(const Json& json, ClusterSpec& c) {
-    if (const Json link = json.get("link"); !link.is_null()) {
+    if (const Json link = json.get("link"); !link.is_null() && !link.string().empty()) {
         if (const auto known = find_domain_constants(link.string()))
             c.domain = *known;
         else if (json.has("ring_gbps"))
@@ -59,7 +59,8 @@ void read_domain(const Json& json, ClusterSpec& c) {
 }
 
 void read_network(const Json& json, ClusterSpec& c) {
-    if (const Json fabric = json.get("fabric"); !fabric.is_null()) c.network.constants = network_constants(fabric);
+    const Json fabric = json.get("fabric");
+    if (!fabric.is_null() && !fabric.string().empty()) c.network.constants = network_constants(fabric);
     FieldReader in(json);
     visit(in, c.network);
     const Json measured = in.take("measured_bus_gbps");

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -61,6 +62,11 @@ public:
     }
     void operator()(const char* name, BirthCertificate& x);
 
+    template <class... Arguments>
+    void unless_zero(const char* name, Arguments&&... arguments) {
+        (*this)(name, std::forward<Arguments>(arguments)...);
+    }
+
     // A member with a form of its own; it stands among the known keys from now on.
     Json take(const char* name) {
         names_.emplace_back(name);
@@ -94,9 +100,15 @@ public:
         if (x.most > 0) out_.set(name, Json::array().push(Json(x.least)).push(Json(x.most)));
     }
     void operator()(const char* name, const std::vector<std::pair<int, double>>& x, double, double) {
-        if (!x.empty()) out_.set(name, by_count(x));
+        out_.set(name, by_count(x));
     }
     void operator()(const char* name, const BirthCertificate& x);
+
+    // What is unknown where it is zero or empty is left out.
+    template <class T, class... Range>
+    void unless_zero(const char* name, const T& x, Range... range) {
+        if (x != T{}) (*this)(name, x, range...);
+    }
 
 private:
     Json& out_;
@@ -220,11 +232,11 @@ void visit(Visitor& v, NetworkConstants& c) {
 
 template <class Visitor>
 void visit(Visitor& v, NetworkSpec& n) {
-    v("fabric", n.fabric);
+    v.unless_zero("fabric", n.fabric);
     v("nics_per_node", n.nics_per_node, 0, 1 << 16);
     v("nic_bytes_per_second", n.nic, 0.0, fastest_link);
     v("oversubscription", n.oversubscription, 1.0, 1e4);
-    v("leaf_nodes", n.leaf_nodes, std::int64_t{0}, most_nodes);
+    v.unless_zero("leaf_nodes", n.leaf_nodes, std::int64_t{0}, most_nodes);
     visit(v, n.constants);
 }
 
@@ -236,9 +248,9 @@ void visit(Visitor& v, DeviceSpec& d) {
     v("memory_bandwidth_bytes_per_second", d.memory_bandwidth, 1e6, fastest_link);
     v("multiprocessors", d.multiprocessors, 1, 1 << 20);
     v("reserved_bytes", d.reserved, std::int64_t{0}, largest_memory);
-    v("power_watts", d.power_watts, 0.0, 1e6);
+    v.unless_zero("power_watts", d.power_watts, 0.0, 1e6);
     v("price_usd_per_hour", d.price, 0.0, 1e6);
-    v("system", d.system);
+    v.unless_zero("system", d.system);
     v("sources", d.sources);
 }
 
@@ -247,10 +259,10 @@ template <class Visitor>
 void visit(Visitor& v, ClusterSpec& c) {
     v("name", c.name);
     v("devices_per_node", c.devices_per_node, 1, 1 << 20);
-    v("devices_per_tray", c.devices_per_tray, 0, 1 << 20);
+    v.unless_zero("devices_per_tray", c.devices_per_tray, 0, 1 << 20);
     v("nodes", c.nodes, std::int64_t{1}, most_nodes);
     v("host_memory_bytes", c.host_memory, std::int64_t{0}, largest_memory);
-    v("power_watts_per_node", c.power_watts_per_node, 0.0, 1e8);
+    v.unless_zero("power_watts_per_node", c.power_watts_per_node, 0.0, 1e8);
     v("price_usd_per_device_hour", c.price, 0.0, 1e6);
     v("default_framework", c.default_framework);
     v("sources", c.sources);
