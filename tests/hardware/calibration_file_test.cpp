@@ -49,9 +49,9 @@ TEST(CalibrationFile, OneTypeServesForAnother) {
 
 TEST(CalibrationFile, RefusesWhatIsCarriedOverWithoutSpreadOrReason) {
     const auto field = [](const char* text) { return refusal([&] { calibration(text); }).field; };
-    EXPECT_NE(refusal([] { calibration(R"({"like": "a100-sxm-80gb", "reason": "r"})"); }).expected.find("spread"),
+    EXPECT_NE(refusal([] { calibration(R"({"like": "a100-sxm-80gb", "reason": "r"})"); }).found.find("spread"),
               std::string::npos);
-    EXPECT_NE(refusal([] { calibration(R"({"like": "a100-sxm-80gb", "spread": 0.1})"); }).expected.find("reason"),
+    EXPECT_NE(refusal([] { calibration(R"({"like": "a100-sxm-80gb", "spread": 0.1})"); }).found.find("reason"),
               std::string::npos);
     EXPECT_EQ(field(R"({"like": "a100-sxm-80gb", "spread": 1.5, "reason": "r"})"), "spread");
     EXPECT_EQ(field(R"({"spread": 0.1})"), "spread");
