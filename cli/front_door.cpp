@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <ostream>
 
 #include "base/error.h"
@@ -86,6 +87,9 @@ int front_door(const Arguments& arguments, Console& console) {
         return bad_input;
     } catch (const RunError& e) {
         console.err << "foretrain: " << e.what() << '\n';
+        return run_failed;
+    } catch (const std::bad_alloc&) {
+        console.err << "foretrain: this machine's memory does not suffice for it\n";
         return run_failed;
     } catch (const std::exception& e) {
         console.err << "foretrain: a defect of foretrain itself: " << e.what() << '\n';

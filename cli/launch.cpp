@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -22,28 +23,54 @@ namespace {
 
 constexpr const char* exec_name = "foretrain-exec";
 
-// While a child runs, an interrupt from the terminal is the child's to answer: we stay to clean up.
-class InterruptsLeftToChild {
+volatile sig_atomic_t running_child = 0;
+
+void pass_to_child(int signal) {
+    if (running_child > 0) kill(static_cast<pid_t>(running_child), signal);
+}
+
+// While a child runs, what should end us is the child's to answer: we stay to clean up. An interrupt
+// from the terminal reaches it by itself; a signal to us alone (a job's time limit) is passed on.
+class SignalsLeftToChild {
 public:
-    InterruptsLeftToChild() {
-        struct sigaction ignore = {};
+    SignalsLeftToChild() {
+        sigset_t passed;
+        sigemptyset(&passed);
+        sigaddset(&passed, SIGTERM);
+        sigaddset(&passed, SIGHUP);
+        sigprocmask(SIG_BLOCK, &passed, &mask_);
+        struct sigaction ignore = {}, pass = {};
         ignore.sa_handler = SIG_IGN;
-        sigaction(SIGINT, &ignore, &interrupt_);
-        sigaction(SIGQUIT, &ignore, &quit_);
+        pass.sa_handler = pass_to_child;
+        pass.sa_flags = SA_RESTART;
+        for (std::size_t i = 0; i < before_.size(); ++i) {
+            sigaction(signals[i], nullptr, &before_[i]);
+            const bool of_terminal = signals[i] == SIGINT || signals[i] == SIGQUIT;
+            if (of_terminal || before_[i].sa_handler != SIG_IGN)  // nohup's stays, also for the child
+                sigaction(signals[i], of_terminal ? &ignore : &pass, nullptr);
+        }
     }
-    ~InterruptsLeftToChild() {
-        sigaction(SIGINT, &interrupt_, nullptr);
-        sigaction(SIGQUIT, &quit_, nullptr);
+    // Held back until there is a child, they reach it now.
+    void let_through_to(pid_t child) {
+        running_child = child;
+        sigprocmask(SIG_SETMASK, &mask_, nullptr);
     }
-    InterruptsLeftToChild(const InterruptsLeftToChild&) = delete;
-    InterruptsLeftToChild& operator=(const InterruptsLeftToChild&) = delete;
+    const sigset_t& mask() const { return mask_; }
+    ~SignalsLeftToChild() {
+        running_child = 0;
+        for (std::size_t i = 0; i < before_.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
+        sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    }
+    SignalsLeftToChild(const SignalsLeftToChild&) = delete;
+    SignalsLeftToChild& operator=(const SignalsLeftToChild&) = delete;
 
 private:
-    struct sigaction interrupt_ = {};
-    struct sigaction quit_ = {};
+    static constexpr std::array signals{SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+    std::array<struct sigaction, signals.size()> before_{};
+    sigset_t mask_{};
 };
 
-pid_t spawn(const std::string& program, const Arguments& arguments, Output output) {
+pid_t spawn(const std::string& program, const Arguments& arguments, Output output, const sigset_t& mask) {
     std::vector<char*> argv{const_cast<char*>(exec_name)};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -58,7 +85,8 @@ pid_t spawn(const std::string& program, const Arguments& arguments, Output outpu
     sigaddset(&reset, SIGINT);
     sigaddset(&reset, SIGQUIT);
     posix_spawnattr_setsigdefault(&attributes, &reset);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &mask);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 
     pid_t child = 0;
     const int error = posix_spawnp(&child, program.c_str(), &files, &attributes, argv.data(), environ);
@@ -87,12 +115,21 @@ int launch_exec(Console& console, const Arguments& arguments, Output output) {
     console.err.flush();
     const std::filesystem::path beside = std::filesystem::path(console.folder) / exec_name;
     const bool is_beside = !console.folder.empty() && access(beside.c_str(), X_OK) == 0;
-    const InterruptsLeftToChild interrupts;
-    return wait_for(spawn(is_beside ? beside.string() : exec_name, arguments, output));
+    SignalsLeftToChild signals;
+    const pid_t child = spawn(is_beside ? beside.string() : exec_name, arguments, output, signals.mask());
+    signals.let_through_to(child);
+    return wait_for(child);
 }
 
 TemporaryFolder::TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "foretrain-XXXXXX").string();
+    std::error_code unusable;
+    const std::filesystem::path root = std::filesystem::temp_directory_path(unusable);
+    if (unusable)
+        throw UserError({.file = "environment",
+                         .field = "TMPDIR",
+                         .found = unusable.message(),
+                         .expected = "a folder for temporary files"});
+    std::string pattern = (root / "foretrain-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr)
         throw RunError(fmt::format("cannot make a temporary folder {}: {}", pattern, std::strerror(errno)));
     path_ = pattern;

@@ -5,8 +5,10 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/standard_streams.h"
 
 int main(int argc, char** argv) {
+    foretrain::open_standard_streams();
     std::error_code unknown;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
     foretrain::cli::Console console{.out = std::cout,

@@ -1,5 +1,5 @@
 // foretrain-exec: runs plans and measures this machine. `foretrain run`, `validate` and `calibrate`
-// start it; under a launcher it is called itself.
+// start it.
 //
 //   foretrain-exec run --plan plan.json --steps 20 --trace trace.json
 //   foretrain-exec calibrate --output this-machine.json
@@ -14,11 +14,13 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/standard_streams.h"
 #include "exec/calibrate.h"
 #include "exec/runtime.h"
 #include "hardware/cluster_file.h"
@@ -84,6 +86,8 @@ void close_output(std::ofstream& file, const std::string& path) {
 bool refuses(const Plan& plan) {
     std::vector<Rejection> rejections = check(plan);
     if (rejections.empty()) rejections = check_runnable(plan);
+    if (rejections.empty())
+        if (std::optional<Rejection> no = check_lowerable(make_skeleton(plan))) rejections.push_back(std::move(*no));
     for (const Rejection& r : rejections) std::cerr << "foretrain-exec: refused: " << text(r) << '\n';
     return !rejections.empty();
 }
@@ -179,18 +183,25 @@ int dispatch(const Arguments& arguments) {
 }  // namespace foretrain
 
 int main(int argc, char** argv) {
+    foretrain::open_standard_streams();
     const auto complain = [](const std::string& what, int code) {
         std::cerr << "foretrain-exec: " << what << '\n';
         return code;
     };
     try {
-        return foretrain::dispatch({argv + 1, argv + argc});
+        const int code = foretrain::dispatch({argv + 1, argv + argc});
+        std::cout.flush();
+        if (!std::cout && code == foretrain::done)
+            return complain("standard output: a write failed; what should stand there is lost", foretrain::run_failed);
+        return code;
     } catch (const foretrain::UserError& e) {
         return complain(e.what(), foretrain::bad_input);
     } catch (const boost::program_options::error& e) {
         return complain(std::string("command line: ") + e.what(), foretrain::bad_input);
     } catch (const foretrain::RunError& e) {
         return complain(e.what(), foretrain::run_failed);
+    } catch (const std::bad_alloc&) {
+        return complain("this machine's memory does not suffice for it", foretrain::run_failed);
     } catch (const std::exception& e) {
         return complain(std::string("a defect of foretrain itself: ") + e.what(), foretrain::run_failed);
     }

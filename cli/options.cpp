@@ -7,6 +7,7 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 
@@ -40,7 +41,7 @@ po::options_description describe(const Syntax& syntax) {
 
 [[noreturn]] void unknown_option(const Syntax& syntax, std::string token) {
     token = token.substr(0, token.find('='));
-    const std::string usage = syntax.usage.substr(0, syntax.usage.find(" ["));
+    const std::string usage = syntax.usage.substr(0, syntax.usage.find_first_of("-[") - 1);  // "foretrain sweep"
     throw UserError({.file = "command line",
                      .field = token,
                      .found = "an unknown option",
@@ -203,6 +204,20 @@ void write_file(const std::string& option, const std::string& path, const std::s
     file << text;
     file.close();
     if (!file) option_error(option, quoted(path), "a file that can be written");
+}
+
+void check_output(const Options& options) {
+    for (const char* name : {"output", "save-plan"}) {
+        if (!options.has(name)) continue;
+        // Appending nothing: a file that is there stays as it is until there is a result.
+        std::error_code ignored;
+        const std::string path = options.text(name);
+        const std::filesystem::file_status before = std::filesystem::status(path, ignored);
+        // A pipe's reader would take this for its end.
+        if (std::filesystem::is_fifo(before) || std::filesystem::is_character_file(before)) continue;
+        if (!std::ofstream(path, std::ios::app)) option_error(name, quoted(path), "a file that can be written");
+        if (!std::filesystem::exists(before)) std::filesystem::remove(path, ignored);
+    }
 }
 
 void write_result(const Options& options, Console& console, const std::string& text) {

@@ -84,6 +84,8 @@ auto for_option(const std::string& name, F f) -> decltype(f()) {
 
 // Where results go: --format and --output.
 OptionGroup output_options(const std::string& formats = "table|json|csv");
+// Before long work: that --output and --save-plan can be written.
+void check_output(const Options& options);
 void write_result(const Options& options, Console& console, const std::string& text);
 void write_file(const std::string& option, const std::string& path, const std::string& text);
 

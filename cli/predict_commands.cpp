@@ -64,7 +64,7 @@ int run_simulate(const Arguments& arguments, Console& console) {
     Trace trace;
     const Prediction prediction = simulate(plan, &trace);
     if (options->has("trace")) {
-        if (check(plan).empty())
+        if (!trace.ranks.empty())
             write_file("trace", options->text("trace"), chrome_trace(lower(make_skeleton(plan)), trace));
         else
             console.err << "foretrain: no timeline: the plan is refused\n";

@@ -29,6 +29,10 @@ int run_print(const Arguments& arguments, Console& console) {
 
     const std::int64_t stage = options->integer_or("stage", -1, 0, plan.parallelism.pipeline - 1);
     const Skeleton skeleton = make_skeleton(plan);
+    if (const auto no = options->has("chunks") ? std::nullopt : check_lowerable(skeleton)) {
+        console.err << "foretrain: refused: " << text(*no) << '\n';
+        return answer_is_no;
+    }
     Program program = options->has("chunks") ? unroll(skeleton) : lower(skeleton);
     if (stage >= 0) program.stages = {program.stages[static_cast<std::size_t>(stage)]};
     write_result(*options, console, to_text(program));

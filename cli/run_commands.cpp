@@ -35,6 +35,8 @@ bool refused(const Plan& plan, bool forced, Console& console) {
     std::vector<Rejection> rejections = check(plan);
     const std::vector<Rejection> unrunnable = check_runnable(plan);
     rejections.insert(rejections.end(), unrunnable.begin(), unrunnable.end());
+    if (rejections.empty())
+        if (std::optional<Rejection> no = check_lowerable(make_skeleton(plan))) rejections.push_back(std::move(*no));
     for (const Rejection& r : rejections) console.err << "foretrain: refused: " << text(r) << '\n';
     if (!rejections.empty()) return true;
     for (const Rejection& r : estimate(plan).rejections) {
@@ -64,7 +66,7 @@ Syntax validate_syntax() {
                   .summary =
                       "Runs a plan, simulates the same program, and compares the two: step time, every kind of\n"
                       "instruction, bytes of memory and on the wire. With --measured the run is left out and its\n"
-                      "trace read, e.g. one that `mpirun foretrain-exec run --plan F --trace T` wrote.",
+                      "trace read, e.g. one that `foretrain-exec run --plan F --trace T` wrote.",
                   .examples = {"foretrain validate --plan plan.json --steps 10",
                                "foretrain validate --model gpt-mini --cluster this-machine.json --tensor 2 \\",
                                "    --global-batch-size 8 --sequence-length 128 --precision fp32"},
@@ -111,8 +113,16 @@ int run_validate(const Arguments& arguments, Console& console) {
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
     const std::int64_t steps = options->integer_or("steps", 10, 1, most_steps);
+    const std::int64_t asked_warm_up = options->integer_or("warm-up", 0, 0, most_steps);
+    for (const char* name : {"steps", "seed", "force", "trace"})
+        if (options->has("measured") && options->has(name))
+            option_error(name, "it beside --measured", "one of the two: with --measured nothing is run");
+    if (!options->has("measured") && asked_warm_up >= steps)
+        option_error("warm-up", fmt::format("{}", asked_warm_up),
+                     fmt::format("fewer than the {} steps, so that one is left to compare", steps));
     const Plan plan = plan_from_options(*options);
     if (refused(plan, options->has("force") || options->has("measured"), console)) return answer_is_no;
+    check_output(*options);
 
     const TemporaryFolder folder;
     std::string trace_file = options->text_or("measured", "");
@@ -125,8 +135,7 @@ int run_validate(const Arguments& arguments, Console& console) {
     Trace simulated;
     const Prediction prediction = simulate(plan, &simulated);
     const auto taken = static_cast<std::int64_t>(steps_of(measured));
-    const std::int64_t warm_up =
-        options->integer_or("warm-up", std::max<std::int64_t>(std::min<std::int64_t>(2, taken - 1), 0), 0, most_steps);
+    const std::int64_t warm_up = options->has("warm-up") ? asked_warm_up : std::clamp<std::int64_t>(taken - 1, 0, 2);
     const Validation validation =
         join(prediction, lower(make_skeleton(plan)), simulated, measured, static_cast<std::size_t>(warm_up));
     write_result(*options, console, report(validation, format));

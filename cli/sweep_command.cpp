@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <mutex>
 #include <ostream>
 
 #include "cli/plan_options.h"
@@ -64,6 +63,8 @@ SweepSpace space_from(const Options& options) {
     if (options.has("recompute"))
         for (const std::string& how : options.list("recompute"))
             space.recompute.push_back(for_option("recompute", [&] { return recompute_from_text(how); }));
+    if (options.has("sequence-parallel"))
+        space.sequence_parallel = options.choice("sequence-parallel", {"on", "off"}) == "on";
     return space;
 }
 
@@ -74,7 +75,8 @@ SweepOptions sweep_options_from(const Options& options) {
     sweep.threads = static_cast<int>(options.integer_or("threads", 0, 1, 4096));
     if (options.has("max-memory")) {
         const double bytes = options.number("max-memory", 0) * static_cast<double>(GiB);
-        if (bytes < 1 || bytes > 1e18) option_error("max-memory", options.text("max-memory"), "GiB, more than 0");
+        if (bytes < 1 || bytes > 1e18)
+            option_error("max-memory", options.text("max-memory"), "GiB, more than 0 and less than 900 million");
         sweep.max_memory = Bytes{static_cast<std::int64_t>(bytes)};
     }
     return sweep;
@@ -88,10 +90,9 @@ int run_sweep(const Arguments& arguments, Console& console) {
     const std::string format = options->choice("format", {"table", "json", "csv"});
     SweepOptions search = sweep_options_from(*options);
     const Plan base = sweep_base_from_options(*options);
-    std::mutex one_at_a_time;
+    check_output(*options);
     if (console.interactive)
         search.progress = [&](std::int64_t done_so_far, std::int64_t of) {
-            const std::lock_guard lock(one_at_a_time);
             console.err << fmt::format("\rsweep: {} of {}", done_so_far, of) << std::flush;
         };
     const auto start = std::chrono::steady_clock::now();

@@ -4,7 +4,7 @@
 // Everything is measured as a run would meet it: on streams of the engine, on all cores at once,
 // over operands that the caches have partly forgotten. A device is one core; the node holds them
 // all. First a plain table of measurements, then constants fitted to it by least squares of the
-// relative error, in the forms of hardware/calibration.h.
+// relative error, in the forms of hardware/kernel_time.h and hardware/collective_time.h.
 //
 //   Measurements m = measure_machine(cpu_kernels(), {.cores = 2});
 //   ClusterSpec here = fit_machine(m, {.command = "foretrain-exec calibrate", .cpu = ..., .date = ...});

@@ -163,6 +163,7 @@ std::byte* CpuDevice::allocate(Bytes bytes) {
     void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) throw RunError(fmt::format("cannot allocate an arena of {} bytes", bytes.value));
     mappings_.push_back({address, size});
+    allocated_ += bytes;
     // Large pages spare the GEMMs address-translation misses; a refusal does no harm.
     static_cast<void>(madvise(address, size, MADV_HUGEPAGE));
     // Touched now: memory that is not there is found out before the first step and not during it.

@@ -110,6 +110,7 @@ public:
     CpuDevice& operator=(const CpuDevice&) = delete;
 
     std::byte* allocate(Bytes bytes) override;
+    Bytes allocated() const override { return allocated_; }
     CpuStream& make_stream(const std::string& name, StreamUse use) override;
     CpuEvent& make_event() override;
     void write(void* to, const void* host, Bytes bytes) override;
@@ -137,6 +138,7 @@ private:
     std::mutex error_mutex_;
     std::exception_ptr error_;  // the first; under error_mutex_
     std::vector<Mapping> mappings_;
+    Bytes allocated_;
     std::vector<std::unique_ptr<CpuEvent>> events_;
     std::vector<std::unique_ptr<CpuStream>> streams_;  // last: their workers use the rest
 };

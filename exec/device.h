@@ -77,6 +77,7 @@ public:
 
     // Page-aligned and zeroed; lives as long as the device.
     virtual std::byte* allocate(Bytes bytes) = 0;
+    virtual Bytes allocated() const = 0;  // handed out so far
     virtual DeviceStream& make_stream(const std::string& name, StreamUse use) = 0;
     virtual DeviceEvent& make_event() = 0;
 

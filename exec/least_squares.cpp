@@ -64,6 +64,17 @@ std::vector<double> fit_nonnegative(const std::vector<std::vector<double>>& rows
     return x;
 }
 
+std::vector<double> fit_linear(const std::function<double(std::size_t, const std::vector<double>&)>& form,
+                               std::size_t constants, const std::vector<double>& measured) {
+    std::vector<std::vector<double>> rows(measured.size(), std::vector<double>(constants));
+    for (std::size_t c = 0; c < constants; ++c) {
+        std::vector<double> unit(constants, 0.0);
+        unit[c] = 1;
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i][c] = form(i, unit);
+    }
+    return fit_nonnegative(rows, measured);
+}
+
 std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start) {
     std::vector<Vertex> simplex{{start, f(start)}};
     for (std::size_t i = 0; i < start.size(); ++i) {

@@ -75,12 +75,16 @@ RankRun::RankRun(const Program& program, std::int64_t rank, std::uint64_t seed, 
 }
 
 void RankRun::allocate() {
-    arena_ = device_.allocate(stage_.arena());
+    for (std::size_t r = 0; r < region_count; ++r) {
+        const Bytes before = device_.allocated();
+        if (stage_.region_bytes[r].value > 0) regions_[r] = device_.allocate(stage_.region_bytes[r]);
+        allocated_[r] = device_.allocated() - before;
+    }
     for (const Buffer& b : stage_.buffers) {
-        const Bytes base = stage_.region_base[static_cast<std::size_t>(b.region)];
-        const Bytes place = base + b.offset + b.stride * program_.grid.coordinate(rank_, b.axis);
-        FORETRAIN_CHECK(place.value >= 0 && place + b.bytes() <= stage_.arena(), b.name + " lies outside the arena");
-        address_.push_back(arena_ + place.value);
+        const auto r = static_cast<std::size_t>(b.region);
+        const Bytes place = b.offset + b.stride * program_.grid.coordinate(rank_, b.axis);
+        FORETRAIN_CHECK(place.value >= 0 && place + b.bytes() <= allocated_[r], b.name + " lies outside its region");
+        address_.push_back(regions_[r] + place.value);
     }
     for (const Instruction& i : stage_.instructions) {
         auto& addresses = operands_.emplace_back();
@@ -273,7 +277,7 @@ RankTrace RankRun::trace() const {
     trace.rank = rank_;
     trace.stage = stage_.stage;
     for (std::size_t r = 0; r < region_count; ++r)
-        trace.allocated[std::string(name_of(static_cast<Region>(r)))] = stage_.region_bytes[r];
+        trace.allocated[std::string(name_of(static_cast<Region>(r)))] = allocated_[r];
     trace.live_peak = live_peak_;
     return trace;
 }

@@ -12,6 +12,7 @@
 #include "exec/cpu_device.h"
 #include "exec/rank_run.h"
 #include "exec/thread_communicator.h"
+#include "plan/program/text.h"
 
 namespace foretrain {
 
@@ -109,6 +110,7 @@ RunResult run_program(const Program& program, const RunOptions& options) {
 
     RunResult result;
     result.trace.kind = "measured";
+    result.trace.program = fingerprint(program);
     result.trace.peak_resident = peak_resident();
     result.trace.ranks = std::move(shared.ranks);
     for (std::size_t r = 0; r < result.trace.ranks.size(); ++r)

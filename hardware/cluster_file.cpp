@@ -99,6 +99,10 @@ ClusterSpec cluster_from_any_object(const Json& value) {
     return is_short_form(value) ? cluster_from_short_form(value) : cluster_from_object(value);
 }
 
+bool has_network(const ClusterSpec& cluster) {
+    return cluster.network.nics_per_node != 0 && cluster.network.nic.bytes_per_second != 0;
+}
+
 }  // namespace
 
 ClusterSpec read_cluster(const std::string& name_or_file) {
@@ -134,7 +138,7 @@ void scale_to_nodes(ClusterSpec& cluster, std::int64_t nodes) {
     if (nodes < 1 || nodes > most_nodes)
         throw UserError(
             {.field = "nodes", .found = std::to_string(nodes), .expected = fmt::format("1 to {}", most_nodes)});
-    if (nodes > 1 && (cluster.network.nics_per_node == 0 || cluster.network.nic.bytes_per_second == 0))
+    if (nodes > 1 && !has_network(cluster))
         throw UserError({.field = "nodes",
                          .found = std::to_string(nodes),
                          .expected = fmt::format("1: the cluster {} describes no network", cluster.name)});
@@ -161,6 +165,11 @@ void use_part_of_a_node(ClusterSpec& cluster, std::int64_t devices) {
 }  // namespace
 
 void scale_to_devices(ClusterSpec& cluster, std::int64_t devices) {
+    if (devices > cluster.devices_per_node && !has_network(cluster))
+        throw UserError({.field = "gpus",
+                         .found = std::to_string(devices),
+                         .expected = fmt::format("at most the {} of one node: the cluster {} describes no network",
+                                                 cluster.devices_per_node, cluster.name)});
     if (devices < 1) throw UserError({.field = "gpus", .found = std::to_string(devices), .expected = "at least 1"});
     if (devices < cluster.devices_per_node) {
         use_part_of_a_node(cluster, devices);

@@ -42,7 +42,7 @@ const std::vector<std::string> inline_keys{"format",
                                            "mla",
                                            "sliding_window"};
 
-// Named in the design and not built yet: null is neutral, anything else would be planned wrongly.
+// Fields of the form that are not supported yet: null is neutral, anything else would be planned wrongly.
 void refuse_unsupported(const Json& value) {
     for (const char* key : {"moe", "mla", "sliding_window"})
         if (value.has(key))

@@ -30,7 +30,7 @@ std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t
 
 std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
 
-// The divisors of n among 1, 2, 4, ... and those of its small factors: what a user would choose from.
+// The first divisors of n, what a user would choose from.
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
     std::vector<std::int64_t> out;
     for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)
@@ -91,6 +91,7 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     constexpr double most_values = 1e17;  // of one microbatch, at 8 bytes each
     constexpr double most_seconds = 1e5;  // of a step at peak rate; clocks reach a hundred times as far
     constexpr double most_microbatches = 1 << 20;
+    constexpr double most_passes = 1 << 20;  // each is a few kB to whoever orders them
     const auto d = [](std::int64_t x) { return static_cast<double>(x); };
     const auto refuse = [&](const char* reason, const char* field, std::string found, std::string rule) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
@@ -108,6 +109,10 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     if (microbatches > most_microbatches)
         refuse("too_many_microbatches", "training.global_batch_size", fmt::format("{:.0f} microbatches", microbatches),
                fmt::format("must be at most {:.0f} on each data rank", most_microbatches));
+    else if (const double passes = microbatches * d(plan.parallelism.pipeline); passes > most_passes)
+        refuse("too_many_microbatches", "training.global_batch_size",
+               fmt::format("{:.0f} microbatches on {} stages", microbatches, plan.parallelism.pipeline),
+               fmt::format("microbatches x stages must be at most {:.0f}", most_passes));
     const auto peak = plan.cluster.device.peak.find(plan.training.precision);
     if (peak == plan.cluster.device.peak.end()) return;  // check_calibration says so
     const double s = d(plan.training.sequence_length);

@@ -27,7 +27,7 @@ std::string text(const Rejection& rejection);
 // Every rule that the plan breaks; empty means feasible but for memory.
 std::vector<Rejection> check(const Plan& plan);
 
-// The further rules of executing it on this machine's engine (framework, precision).
+// The further rules of executing it by this engine (framework, precision, number of ranks).
 std::vector<Rejection> check_runnable(const Plan& plan);
 
 }  // namespace foretrain

@@ -33,7 +33,7 @@ constexpr CountedRecompute counted_recompute[] = {{"block_layers", "block", Kind
                                                   {"segment_layers", "segment", Kind::segment},
                                                   {"every", "every", Kind::every}};
 
-// Fields of the design that are not built yet: null and the neutral value are accepted.
+// Fields of the file form that are not supported yet: null and the neutral value are accepted.
 void refuse_unless_neutral(const Json& parent, const char* key, const Json& neutral) {
     if (!parent.has(key)) return;
     const Json value = parent.at(key);

@@ -4,7 +4,7 @@
 //   plan_to_json(plan).dump();       // model and cluster inlined: it stands alone
 //
 // Left-out fields take defaults: data follows from the number of devices, the framework is the
-// cluster's default, sequence parallelism the framework's. Unknown keys, and fields of the design
+// cluster's default, sequence parallelism the framework's. Unknown keys, and fields of the form
 // that are not supported yet, are refused by name (UserError).
 #pragma once
 

@@ -58,6 +58,7 @@ std::string counts(const SweepResult& r) {
 
 // The commonest reason first, each with one plan that it struck.
 std::string fallen(const SweepResult& r) {
+    if (!r.nothing.empty()) return fmt::format("Why there are none\n  {}\n", r.nothing);
     if (r.fell.empty()) return "";
     std::vector<std::pair<std::string, RejectionCount>> reasons(r.fell.begin(), r.fell.end());
     std::stable_sort(reasons.begin(), reasons.end(),
@@ -103,6 +104,7 @@ Json sweep_json(const SweepResult& r) {
     Json space = Json::object();
     space.set("enumerated", r.enumerated).set("feasible", r.feasible).set("estimated", r.estimated);
     space.set("fell", std::move(fell));
+    if (!r.nothing.empty()) space.set("nothing", r.nothing);
     Json plans = Json::array();
     for (const Prediction& p : r.best) plans.push(prediction_json(p));
     Json pareto = Json::array();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/program/text.h"
 #include "reports/figures.h"
 #include "reports/span_table.h"
 
@@ -67,11 +68,22 @@ Bytes largest_difference(const std::map<std::string, Bytes>& a, const std::map<s
     return Bytes{most};
 }
 
-std::map<std::string, Bytes> regions(const StageProgram& stage) {
-    std::map<std::string, Bytes> sizes;
-    for (int r = 0; r < region_count; ++r)
-        sizes[std::string(name_of(static_cast<Region>(r)))] = stage.region_bytes[static_cast<std::size_t>(r)];
-    return sizes;
+// Memory by role, as the prediction states it in closed form.
+std::map<std::string, Bytes> predicted_memory(const StageMemory& m) {
+    return {{"weights", m.weights},         {"gradients", m.gradients}, {"optimizer", m.optimizer},
+            {"activations", m.activations}, {"workspace", m.workspace}, {"communication", m.communication},
+            {"live peak", m.live_peak}};
+}
+
+// The same roles of what a rank's device handed out for the regions, and of what it saw living.
+std::map<std::string, Bytes> measured_memory(const RankTrace& rank) {
+    std::map<std::string, Bytes> roles{{"live peak", rank.live_peak}};
+    for (const auto& [region, bytes] : rank.allocated) {
+        const bool moves = region == name_of(Region::gathered) || region == name_of(Region::staging);
+        const bool works = region == name_of(Region::transients);
+        roles[moves ? "communication" : works ? "workspace" : region] += bytes;
+    }
+    return roles;
 }
 
 Time slowest_step(const Trace& trace, const SpanTable& spans) {
@@ -218,6 +230,12 @@ WireCount predicted_wire(const Program& program, std::int64_t rank) {
 
 Validation join(const Prediction& prediction, const Program& program, const Trace& simulated, const Trace& measured,
                 std::size_t warm_up) {
+    // Ids alone do not tell plans apart: with another sequence length they are the same.
+    if (!measured.program.empty() && measured.program != fingerprint(program))
+        throw UserError({.file = "trace",
+                         .field = "program",
+                         .found = fmt::format("that of another plan ({})", measured.program.substr(0, 80)),
+                         .expected = fmt::format("that of this plan ({})", fingerprint(program))});
     const Meetings meetings(program);
     const SpanTable predicted_spans(program, meetings, simulated, 0);
     const SpanTable measured_spans(program, meetings, measured, warm_up);
@@ -233,7 +251,8 @@ Validation join(const Prediction& prediction, const Program& program, const Trac
     v.by_kind = sorted_by_time(std::move(joined.kinds));
     v.worst = worst_calls(program, joined.errors);
     for (const RankTrace& rank : measured.ranks) {
-        v.memory_error = std::max(v.memory_error, largest_difference(regions(stage_of(program, rank)), rank.allocated));
+        const StageMemory& memory = prediction.memory.at(static_cast<std::size_t>(rank.stage));
+        v.memory_error = std::max(v.memory_error, largest_difference(predicted_memory(memory), measured_memory(rank)));
         v.communication_error =
             std::max(v.communication_error, largest_difference(predicted_wire(program, rank.rank), rank.wire));
     }

@@ -19,7 +19,8 @@
 //   The waiting itself is listed as a kind of its own, "waiting", and the time in which the compute
 //   stream runs nothing as "idle": with the kinds of the compute stream they make up the step.
 // - The step: the slowest rank's median step against the slowest simulated rank's.
-// - Memory: the layout's regions against what each rank allocated. Bytes are exact; one off is a defect.
+// - Memory: the closed form by role, and its live peak, against what each rank's device handed out and
+//   what the rank saw living. Bytes are exact; one off is a defect.
 // - Communication: bytes that each rank should put on the wire, summed over its program by
 //   wire_bytes, against what its communicator counted.
 //

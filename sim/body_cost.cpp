@@ -58,13 +58,13 @@ std::array<Time, body_streams> BodyCost::apply(const std::array<Time, body_ports
     return out;
 }
 
-BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
+namespace {
+
+BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& durations, const RankGrid& grid,
                    const CostModel& cost) {
     // A clock that no path from the port reaches; far below any sum of durations.
     constexpr std::int64_t unreached = std::int64_t{-1} << 61;
     BodyCost out;
-    InstructionDurations durations;
-    durations.begin_stage(stage.kernels, stage_number, 1);
     std::array<Clocks, body_streams> streams;
     for (std::size_t s = 0; s < body_streams; ++s) {
         streams[s].fill(unreached);
@@ -86,6 +86,17 @@ BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_numb
     for (std::size_t s = 0; s < body_streams; ++s)
         for (std::size_t p = 0; p < body_ports; ++p)
             out.exit[s][p] = streams[s][p] < 0 ? BodyCost::never : streams[s][p];
+    return out;
+}
+
+}  // namespace
+
+std::vector<BodyCost> body_costs(const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
+                                 const CostModel& cost) {
+    InstructionDurations durations;
+    durations.begin_stage(stage.kernels, stage_number, 1);
+    std::vector<BodyCost> out;
+    for (const Body& body : stage.bodies) out.push_back(body_cost(body, stage, durations, grid, cost));
     return out;
 }
 

@@ -2,11 +2,12 @@
 // at the maximum of what it waits for, so the map is linear over (max, +): a small integer matrix,
 // found by running the body once on symbolic clocks. What makes `estimate` cheap and exact.
 //
-//   BodyCost f = body_cost(body, *stage.stage, stage_number, cost);
-//   f.apply({compute, gather, reduce, input})    // exit clocks of compute, gather, reduce
+//   std::vector<BodyCost> costs = body_costs(stage, stage_number, grid, cost);
+//   costs[stage.forward].apply({compute, gather, reduce, input})    // exit clocks of compute, gather, reduce
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "base/units.h"
 #include "plan/program/stage.h"
@@ -34,7 +35,8 @@ struct BodyCost {
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;
 };
 
-BodyCost body_cost(const Body& body, const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
-                   const CostModel& cost);
+// Of every body of the stage, in the order of Stage::bodies.
+std::vector<BodyCost> body_costs(const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
+                                 const CostModel& cost);
 
 }  // namespace foretrain

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "sim/collective_cost.h"
+#include "hardware/collective_time.h"
+#include "plan/program/access.h"
 
 namespace foretrain {
 
@@ -119,9 +120,10 @@ Time CostModel::memory_traffic(KernelKind kind, Bytes bytes) const {
 }
 
 Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
+    const Collective collective = collective_of(kind);
     double slowest = 0;
     for (const GroupPlacement& g : groups_[index(axis)])
-        slowest = std::max(slowest, collective_us(kind, bytes.value, g, domain_, network_.constants));
+        slowest = std::max(slowest, collective_us(collective, bytes.value, g, domain_, network_.constants));
     return from_microseconds(slowest);
 }
 

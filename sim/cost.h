@@ -5,8 +5,9 @@
 //   Time t = cost.kernel(GemmArgs{...});
 //   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0]);
 //
-// Forms and constants: hardware/calibration.h. A group costs what its slowest instance costs. The
-// constructor works out everything that does not depend on sizes; callers remember repeated answers.
+// The forms are in hardware/kernel_time.h and hardware/collective_time.h; here the constants are picked
+// and the answers rounded. A group costs what its slowest instance costs. The constructor works out
+// everything that does not depend on sizes; callers remember repeated answers.
 //
 // Errors: UserError where the plan needs what the cluster's files do not describe (a kernel in a type
 // that was not measured, links between nodes of a machine that has none).
@@ -20,9 +21,9 @@
 
 #include "base/kernel_kind.h"
 #include "hardware/cluster_spec.h"
+#include "hardware/kernel_time.h"
 #include "plan/program/program.h"
 #include "plan/rank_grid.h"
-#include "sim/kernel_cost.h"
 #include "sim/placement.h"
 
 namespace foretrain {
@@ -40,8 +41,7 @@ public:
 
     // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch move their count
     // of elements at the speed of a cast. A message costs the same on both sides.
-    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels,
-                     std::int64_t stage) const;
+    Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels, std::int64_t stage) const;
     Time instruction(const Instruction& i, const StageProgram& stage) const {
         return instruction(i, stage.kernels, stage.stage);
     }

@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "plan/framework.h"
 #include "sim/sweep.h"
@@ -64,8 +68,7 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
     const Parallelism& p = base.parallelism;
     if (base.training.global_batch_size % p.data != 0) return;
     const std::int64_t samples = base.training.global_batch_size / p.data;
-    const std::vector<Schedule> schedules =
-        space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
+    const std::vector<Schedule> schedules = space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
     const std::int64_t layers = layers_by_stage(base).front();
     for (int zero : zero_stages(framework, space, p.data))
         for (std::int64_t micro_batch : micro_batches(space, samples))
@@ -80,7 +83,63 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
                 }
 }
 
+// An axis by the name of its field, and how to leave it open.
+struct NamedAxis {
+    const char* field;
+    std::vector<std::int64_t> SweepSpace::*values;
+    std::int64_t Parallelism::*value;
+};
+
+constexpr NamedAxis named_axes[] = {
+    {"tensor", &SweepSpace::tensor, &Parallelism::tensor},
+    {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
+    {"data", &SweepSpace::data, &Parallelism::data},
+    {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
+};
+
+std::set<std::int64_t> values_of(const std::vector<Plan>& plans, std::int64_t Parallelism::*value) {
+    std::set<std::int64_t> values;
+    for (const Plan& plan : plans) values.insert(plan.parallelism.*value);
+    return values;
+}
+
 }  // namespace
+
+// By leaving one thing open after the other until there are plans again.
+Rejection why_nothing(const Plan& base, const SweepSpace& space) {
+    for (const NamedAxis& axis : named_axes) {
+        if ((space.*axis.values).empty()) continue;
+        SweepSpace open = space;
+        (open.*axis.values).clear();
+        const std::vector<Plan> plans = enumerate(base, open);
+        if (plans.empty()) continue;
+        return {.reason = "axis_leaves_nothing",
+                .field = fmt::format("parallelism.{}", axis.field),
+                .found = fmt::format("{}", fmt::join(space.*axis.values, ", ")),
+                .rule = fmt::format("leaves no plan for this model, batch and {} devices", base.cluster.devices()),
+                .allowed = fmt::format("{}", fmt::join(values_of(plans, axis.value), ", ")),
+                .suggestion = ""};
+    }
+    if (!enumerate(base, {}).empty())
+        return {
+            .reason = "axes_leave_nothing",
+            .field = "parallelism",
+            .found = "the values of the axes",
+            .rule = fmt::format("together leave no plan for this model, batch and {} devices", base.cluster.devices()),
+            .allowed = "",
+            .suggestion = "fewer of them"};
+    // A multiple of every number of data ranks leaves the model's own.
+    Plan divisible = base;
+    divisible.training.global_batch_size = base.cluster.devices();
+    const std::set<std::int64_t> data = values_of(enumerate(divisible, {}), &Parallelism::data);
+    return {.reason = "batch_divides",
+            .field = "training.global_batch_size",
+            .found = fmt::format("{}", base.training.global_batch_size),
+            .rule = fmt::format("must be a multiple of the data ranks that this model leaves on {} devices",
+                                base.cluster.devices()),
+            .allowed = fmt::format("multiples of {}", fmt::join(data, ", ")),
+            .suggestion = fmt::format("{}", *data.begin())};
+}
 
 std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
     const Framework& framework = framework_named(base.framework);
@@ -100,8 +159,8 @@ std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
             plan.parallelism.data = devices / tensor / pipeline;
             if (!allowed(space.data, plan.parallelism.data)) continue;
             plan.parallelism.sequence_parallel =
-                tensor > 1 && (base.parallelism.sequence_parallel ||
-                               (framework.default_sequence_parallel && base.training.sequence_length % tensor == 0));
+                tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel &&
+                                                               base.training.sequence_length % tensor == 0);
             append(plan, framework, space, out);
         }
     }

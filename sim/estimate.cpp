@@ -146,7 +146,19 @@ private:
             w.latest[stream] = static_cast<std::int32_t>(n);
         }
         account(w.time, i, cost, entry, out[0]);
+        if (i.kind == InstructionKind::optimizer_step)
+            w.time.data_exposed += std::max(Time{}, reduced(w, i) - entry[0]);
         return true;
+    }
+
+    // When the gradients that the optimizer step waits for are reduced, but for a tied embedding's:
+    // waiting for that is waiting for another stage.
+    static Time reduced(const StageWalk& w, const Instruction& i) {
+        Time latest;
+        for (int n = 0; n < i.waits; ++n)
+            if (const Wait& wait = i.wait[at(n)]; w.code[at(wait.instruction)].axis != Axis::embedding)
+                latest = std::max(latest, Time{w.done[at(wait.instruction)].of(wait.stream)});
+        return latest;
     }
 
     static void account(StageTime& t, const Instruction& i, const BodyCost& cost,
@@ -155,9 +167,8 @@ private:
         (step ? t.optimizer : i.kind == InstructionKind::forward_chunk ? t.forward : t.backward) += cost.kernels;
         t.recompute += cost.recompute;
         t.tensor_exposed += cost.tensor;
-        // Inside a pass the compute stream idles for nothing but gathers and reductions; before the
-        // optimizer step too.
-        const Time start = step ? entry[0] : std::max(entry[0], entry[body_streams]);
+        // Inside a pass the compute stream idles for nothing but gathers and reductions.
+        const Time start = std::max(entry[0], entry[body_streams]);
         t.data_exposed += exit - start - cost.kernels - cost.recompute - cost.tensor;
     }
 
@@ -198,9 +209,7 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
             bodies_.push_back(bodies_[same->second]);
             continue;
         }
-        bodies_.emplace_back();
-        for (const Body& body : stage.bodies)
-            bodies_.back().push_back(body_cost(body, stage, static_cast<std::int64_t>(s), grid, cost));
+        bodies_.push_back(body_costs(stage, static_cast<std::int64_t>(s), grid, cost));
     }
 }
 

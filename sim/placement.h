@@ -18,17 +18,10 @@
 #include <vector>
 
 #include "hardware/cluster_spec.h"
+#include "hardware/collective_time.h"
 #include "plan/rank_grid.h"
 
 namespace foretrain {
-
-struct GroupPlacement {
-    std::int64_t ranks = 1;
-    std::int64_t nodes = 1;
-    std::int64_t per_node = 1;  // on its fullest node
-    double line_gbps = 0;       // what it may use per node and direction; 0 inside a node
-    bool operator==(const GroupPlacement&) const = default;
-};
 
 // The distinct placements among the axis' groups: one where the axis fits the nodes evenly, more
 // where some groups straddle nodes and others do not.

@@ -14,20 +14,32 @@
 namespace foretrain {
 
 std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory> stages) {
-    for (StageMemory& m : stages) m.reserved = plan.cluster.device.reserved + framework_named(plan.framework).reserved;
+    const Framework& framework = framework_named(plan.framework);
+    for (StageMemory& m : stages) {
+        m.reserved = plan.cluster.device.reserved + framework.reserved;
+        // Our engine sets regions aside; others' allocators hold what lives. The difference is in
+        // working sets and slots that are not full at the moment of the peak.
+        if (framework.runnable) continue;
+        Bytes unused = m.allocated() - m.live_peak;
+        for (Bytes* part : {&m.workspace, &m.communication, &m.activations}) {
+            const Bytes less = std::min(unused, *part);
+            *part -= less;
+            unused -= less;
+        }
+    }
     return stages;
 }
 
-std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages) {
-    const auto largest = std::max_element(stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
-        return a.total() < b.total();
-    });
-    const Bytes capacity = plan.cluster.device.memory;
-    if (largest->total() <= capacity) return {};
+std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMemory>& stages, Bytes capacity) {
+    const std::size_t largest = largest_of(stages);
+    const Bytes needed = stages[largest].total();
+    if (needed <= capacity) return {};
     return {{.reason = "out_of_memory",
-             .field = fmt::format("memory of stage {}", largest - stages.begin()),
-             .found = fmt::format("{:.2f} GiB", gibibytes(largest->total())),
-             .rule = fmt::format("must fit the {:.2f} GiB of {}", gibibytes(capacity), plan.cluster.device.name),
+             .field = fmt::format("memory of stage {}", largest),
+             .found = fmt::format("{:.2f} GiB", gibibytes(needed)),
+             .rule = fmt::format("must fit {:.2f} GiB {} {}", gibibytes(capacity),
+                                 capacity < plan.cluster.device.memory ? "allowed on" : "of",
+                                 plan.cluster.device.name),
              .allowed = "",
              .suggestion = "more tensor, pipeline or ZeRO sharding, recompute, or a smaller micro-batch"}};
 }
@@ -42,7 +54,7 @@ Prediction estimate(const Plan& plan) {
     const CostModel cost(plan.cluster, plan.grid());
     const Estimator estimator(skeleton, cost);
     p.memory = with_reserved(plan, estimator.memory());
-    p.rejections = check_memory(plan, p.memory);
+    p.rejections = check_memory(plan, p.memory, p.capacity);
     Estimate e = estimator.estimate();
     p.step = e.step;
     p.times = std::move(e.times);
@@ -60,8 +72,16 @@ Prediction estimate(const Plan& plan) {
 Prediction simulate(const Plan& plan, Trace* trace) {
     Prediction p = estimate(plan);
     if (p.times.empty()) return p;
+    const Skeleton skeleton = make_skeleton(plan);
+    if (std::optional<Rejection> no = check_lowerable(skeleton)) {
+        Prediction refused;
+        refused.plan = plan;
+        refused.capacity = p.capacity;
+        refused.rejections.push_back(std::move(*no));
+        return refused;
+    }
     const CostModel cost(plan.cluster, plan.grid());
-    Trace simulated = simulate(lower(make_skeleton(plan)), cost);
+    Trace simulated = simulate(lower(skeleton), cost);
     // Nothing contends in this simulation, so the breakdown of the estimate holds for it too.
     FORETRAIN_CHECK(step_time(simulated) == p.step, "estimate and simulation differ");
     for (std::size_t s = 0; s < p.memory.size(); ++s)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -29,7 +30,7 @@ struct Candidate {
 template <class F>
 void for_each_index(std::size_t n, int threads, F&& f) {
     std::atomic<std::size_t> next{0};
-    std::vector<std::exception_ptr> errors(static_cast<std::size_t>(threads));
+    std::vector<std::exception_ptr> errors(std::clamp<std::size_t>(n, 1, static_cast<std::size_t>(threads)));
     const auto work = [&](std::size_t self) {
         try {
             for (std::size_t i = next++; i < n; i = next++) f(i);
@@ -39,31 +40,27 @@ void for_each_index(std::size_t n, int threads, F&& f) {
         }
     };
     std::vector<std::thread> pool;
-    for (std::size_t t = 1; t < errors.size(); ++t) pool.emplace_back(work, t);
+    try {
+        for (std::size_t t = 1; t < std::min(errors.size(), n); ++t) pool.emplace_back(work, t);
+    } catch (const std::system_error&) {
+        // No more threads to be had: those that started do the work.
+    }
     work(0);
     for (std::thread& t : pool) t.join();
     for (const std::exception_ptr& e : errors)
         if (e) std::rethrow_exception(e);
 }
 
-Bytes peak_of(const std::vector<StageMemory>& stages) {
-    Bytes peak;
-    for (const StageMemory& m : stages) peak = std::max(peak, m.total());
-    return peak;
-}
-
 class Sweep {
 public:
     Sweep(const Plan& base, const SweepOptions& options)
-        : options_(options),
+        : base_(base),
+          options_(options),
           plans_(enumerate(base, options.space)),
           candidates_(plans_.size()),
           threads_(options.threads > 0 ? options.threads
-                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
-        if (options.max_memory)
-            for (Plan& plan : plans_)
-                plan.cluster.device.memory = std::min(plan.cluster.device.memory, *options.max_memory);
-    }
+                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+          capacity_(std::min(base.cluster.device.memory, options.max_memory.value_or(base.cluster.device.memory))) {}
 
     SweepResult run() {
         bound_all();
@@ -82,6 +79,7 @@ public:
                 }
             }
         }
+        if (plans_.empty()) result.nothing = text(why_nothing(base_, options_.space));
         result.best = finalists();
         result.pareto = pareto();
         return result;
@@ -99,15 +97,15 @@ private:
         });
     }
 
-    static void bound_one(const Plan& plan, Candidate& c) {
+    void bound_one(const Plan& plan, Candidate& c) const {
         c.rejections = check(plan);
         if (!c.rejections.empty()) return;
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan.cluster, plan.grid());
         const Estimator estimator(skeleton, cost);
         const std::vector<StageMemory> memory = with_reserved(plan, estimator.memory());
-        c.peak = peak_of(memory);
-        c.rejections = check_memory(plan, memory);
+        c.peak = memory[largest_of(memory)].total();
+        c.rejections = check_memory(plan, memory, capacity_);
         c.feasible = c.rejections.empty();
         if (c.feasible) c.bound = estimator.bound();
     }
@@ -117,9 +115,8 @@ private:
         std::vector<std::size_t> order;
         for (std::size_t i = 0; i < plans_.size(); ++i)
             if (candidates_[i].feasible) order.push_back(i);
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            return candidates_[a].bound < candidates_[b].bound;
-        });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return candidates_[a].bound < candidates_[b].bound; });
         constexpr std::size_t block = 16;
         std::vector<std::size_t> now;
         for (std::size_t first = 0; first < order.size(); first += block) {
@@ -128,7 +125,8 @@ private:
                 if (options_.exhaustive || !excluded(candidates_[order[n]])) now.push_back(order[n]);
             for_each_index(now.size(), threads_, [&](std::size_t n) { estimate_one(now[n]); });
             for (std::size_t i : now) ranked_.push_back(i);
-            std::stable_sort(ranked_.begin(), ranked_.end(), [&](std::size_t a, std::size_t b) { return before(a, b); });
+            std::stable_sort(ranked_.begin(), ranked_.end(),
+                             [&](std::size_t a, std::size_t b) { return before(a, b); });
         }
     }
 
@@ -155,8 +153,14 @@ private:
     std::vector<Prediction> finalists() const {
         std::vector<Prediction> out;
         for (std::size_t n = 0; n < std::min(ranked_.size(), static_cast<std::size_t>(options_.top)); ++n)
-            out.push_back(simulate(plans_[ranked_[n]]));
+            out.push_back(simulated(plans_[ranked_[n]]));
         return out;
+    }
+
+    // What is too long to simulate keeps its estimate.
+    static Prediction simulated(const Plan& plan) {
+        Prediction p = simulate(plan);
+        return p.feasible() ? p : estimate(plan);
     }
 
     // Fastest first, each with less memory than all before it.
@@ -171,11 +175,13 @@ private:
         return out;
     }
 
+    const Plan& base_;
     const SweepOptions& options_;
     std::vector<Plan> plans_;
     std::vector<Candidate> candidates_;
     std::vector<std::size_t> ranked_;  // estimated plans, fastest first
     int threads_;
+    Bytes capacity_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/check.h"
 #include "plan/plan.h"
 #include "plan/program/result.h"
 
@@ -32,6 +33,7 @@ struct SweepSpace {
     std::vector<int> zero_stage;
     std::vector<Schedule> schedule;
     std::vector<Recompute> recompute;
+    std::optional<bool> sequence_parallel;  // empty: the framework's, wherever it can be
 };
 
 struct SweepOptions {
@@ -45,6 +47,8 @@ struct SweepOptions {
 
 // The plans of the space, in order. `base` gives everything but the axes.
 std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space);
+// What stands in the way where `enumerate` finds nothing: the axis or the batch, and what would do.
+Rejection why_nothing(const Plan& base, const SweepSpace& space);
 
 SweepResult sweep(const Plan& base, const SweepOptions& options);
 

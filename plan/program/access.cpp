@@ -1,5 +1,7 @@
 #include "plan/program/access.h"
 
+#include "base/error.h"
+
 namespace foretrain {
 
 using Kind = InstructionKind;
@@ -10,6 +12,15 @@ bool names_body(Kind kind) {
 
 bool is_collective(Kind kind) {
     return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::all_gather;
+}
+
+Collective collective_of(Kind kind) {
+    switch (kind) {
+        case Kind::all_reduce: return Collective::all_reduce;
+        case Kind::all_gather: return Collective::all_gather;
+        case Kind::reduce_scatter: return Collective::reduce_scatter;
+        default: throw InternalError("taken for a collective, but is none: " + std::string(name_of(kind)));
+    }
 }
 
 bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }

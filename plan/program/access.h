@@ -7,12 +7,14 @@
 
 #include <optional>
 
+#include "hardware/collective_time.h"
 #include "plan/program/program.h"
 
 namespace foretrain {
 
 bool names_body(InstructionKind kind);                             // of the chunk level
 bool is_collective(InstructionKind kind);                          // all_reduce, reduce_scatter, all_gather
+Collective collective_of(InstructionKind kind);                    // InternalError where it is none
 bool is_message(InstructionKind kind);                             // send, recv
 bool is_known(InstructionKind kind);                               // in range
 bool has_kernel(const Instruction& i, const StageProgram& stage);  // a kernel whose index is in range

@@ -9,16 +9,9 @@ namespace foretrain {
 
 namespace {
 
-Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
-                       std::initializer_list<std::int32_t> operands, std::int32_t section) {
-    Instruction i;
-    i.kind = kind;
-    i.stream = stream;
-    i.axis = axis;
-    i.type = type;
-    i.count = count;
+// A collective that the report counts where its unit is used.
+Instruction in_section(Instruction i, std::int32_t section) {
     i.section = section;
-    for (std::int32_t o : operands) i.add_operand(o);
     return i;
 }
 
@@ -124,8 +117,9 @@ private:
             body_, {.label = {"gathered", shard.label.layer}, .region = Region::gathered, .type = shard.type,
                     .elements = unit.elements, .offset = ring_offset(run)});
         const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
-        Instruction i = collective(InstructionKind::all_gather, Stream::gather, Axis::data, shard.type,
-                                   unit.elements / c_.parallelism.data, {part, whole}, section);
+        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, Axis::data, shard.type,
+                                              unit.elements / c_.parallelism.data, {part, whole}),
+                                   section);
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
         if (!prefetch() && latest_ >= 0) i.add_wait({latest_, rewriter_.at(latest_).stream});
@@ -254,8 +248,9 @@ private:
         part.elements = count;
         part.offset += Bytes{shape.replicated_from * size_of(part.type)};
         part.label.what = "replicated_gradient";
-        Instruction i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::tensor, part.type, count,
-                                   {add_buffer(body_, part)}, section_of(u));
+        Instruction i = in_section(collective(InstructionKind::all_reduce, Stream::reduce, Axis::tensor, part.type,
+                                              count, {add_buffer(body_, part)}),
+                                   section_of(u));
         i.add_wait(written);
         rewriter_.insert(i);
     }
@@ -268,14 +263,14 @@ private:
         const std::int32_t from = add_buffer(body_, all);
         Instruction i;
         if (c_.zero == 0) {
-            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::data, all.type, unit.elements, {from},
-                           section_of(u));
+            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::data, all.type, unit.elements, {from});
         } else {
             const std::int32_t to = add_buffer(body_, staged_ ? staged_shard(u, part_count)
                                                               : fixed_at(stage_, unit.gradient_shard));
             i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::data, all.type, part_count,
-                           {from, to}, section_of(u));
+                           {from, to});
         }
+        i.section = section_of(u);
         i.add_wait(written);
         rewriter_.insert(i);
         if (staged_) accumulate(u, part_count, i.operand[1]);

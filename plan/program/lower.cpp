@@ -1,5 +1,7 @@
 #include "plan/program/lower.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <map>
 #include <tuple>
@@ -41,20 +43,16 @@ public:
         return {std::move(name), b.region, b.type, b.axis, b.elements, b.offset, b.stride};
     }
 
-    UnitRef ref(const StageUnit& u) const {
-        return {stage_.unit_shapes[at(u.shape)].kind, u.layer < 0 ? 0 : s_.first_layer + u.layer};
-    }
-
 private:
     void fill_units() {
         for (const StageUnit& u : stage_.units) {
             const UnitShape& shape = stage_.unit_shapes[at(u.shape)];
             Unit unit = u.unit;
-            unit.name = name_of(ref(u));
+            unit.name = name_of(s_.ref(u));
             for (std::int32_t b : {unit.weight, unit.weight_shard, unit.gradient, unit.gradient_shard, unit.momentum,
                                    unit.variance, unit.master})
                 if (b >= 0) out_.buffers[at(b)].name = unit.name + "." + stage_.fixed[at(b)].label.what;
-            const auto specs = unit_parameters(skeleton_.plan.model, ref(u), skeleton_.context.vocabulary);
+            const auto specs = unit_parameters(skeleton_.plan.model, s_.ref(u), skeleton_.context.vocabulary);
             for (std::size_t p = 0; p < specs.size(); ++p)
                 out_.parameters.push_back({specs[p].name, specs[p].outer, specs[p].sharded, specs[p].inner,
                                            specs[p].replicated, static_cast<std::int8_t>(specs[p].init),
@@ -65,8 +63,6 @@ private:
     }
 
     void fill_rings() {
-        const Bytes entry{round_up(stage_.boundary_elements * size_of(skeleton_.context.types.weight),
-                                   buffer_alignment)};
         const std::pair<const Ring*, const char*> rings[] = {{&s_.output, "output"},
                                                              {&s_.input_gradient, "input_gradient"},
                                                              {&s_.output_gradient, "output_gradient"},
@@ -75,7 +71,7 @@ private:
             for (std::int64_t e = 0; e < ring->entries; ++e)
                 out_.buffers.push_back({std::string(name) + "#" + std::to_string(e), Region::communication,
                                         skeleton_.context.types.weight, Axis::none, stage_.boundary_elements,
-                                        ring->offset + entry * e, Bytes{}});
+                                        ring->offset + ring->entry * e, Bytes{}});
     }
 
     const Skeleton& skeleton_;
@@ -93,9 +89,9 @@ public:
             transients_[b].assign(stage_.bodies[b].buffers.size(), -1);
         for (std::size_t b = 0; b < out_.buffers.size(); ++b)
             places_.emplace(place(out_.buffers[b]), static_cast<std::int32_t>(b));
-        unit_names_.reserve(stage_.units.size());
+        unit_parameters_.reserve(stage_.units.size());
         for (const StageUnit& u : stage_.units)
-            unit_names_.push_back(unit_parameters(skeleton.plan.model, tables_ref(u), skeleton.context.vocabulary));
+            unit_parameters_.push_back(unit_parameters(skeleton.plan.model, s_.ref(u), skeleton.context.vocabulary));
     }
 
     void run(const std::vector<Instruction>& chunks) {
@@ -113,10 +109,6 @@ public:
 private:
     using Place = std::tuple<Region, std::int64_t, std::int64_t, DType, Axis>;
     static Place place(const Buffer& b) { return {b.region, b.offset.value, b.elements, b.type, b.axis}; }
-
-    UnitRef tables_ref(const StageUnit& u) const {
-        return {stage_.unit_shapes[at(u.shape)].kind, u.layer < 0 ? 0 : s_.first_layer + u.layer};
-    }
 
     std::int32_t push(const Instruction& i) {
         out_.instructions.push_back(i);
@@ -160,7 +152,7 @@ private:
 
     std::string tensor_name(const BodyBuffer& b) const {
         if (b.tensor < 0) return text(b.label, s_.first_layer);
-        std::string name = unit_names_[at(b.unit)][at(b.tensor)].name;
+        std::string name = unit_parameters_[at(b.unit)][at(b.tensor)].name;
         if (b.region == Region::gradients) name += ".gradient";
         if (b.region == Region::gathered) name += "@" + std::to_string(b.offset.value);
         if (b.region == Region::staging) name += ".gradient@" + std::to_string(b.offset.value);
@@ -191,15 +183,15 @@ private:
     std::int32_t slot(const BodyBuffer& b, std::int64_t number) {
         const auto [entry, fresh] = slots_.try_emplace({b.saved, number}, -1);
         if (fresh)
-            entry->second = add(b, text(b.label, s_.first_layer) + "#" + std::to_string(number),
-                                stage_.slot_bytes * number);
+            entry->second =
+                add(b, text(b.label, s_.first_layer) + "#" + std::to_string(number), stage_.slot_bytes * number);
         return entry->second;
     }
 
     const StageSkeleton& s_;
     const Stage& stage_;
     StageProgram& out_;
-    std::vector<std::vector<ParameterSpec>> unit_names_;
+    std::vector<std::vector<ParameterSpec>> unit_parameters_;
     std::vector<std::vector<std::int32_t>> transients_;
     std::map<Place, std::int32_t> places_;
     std::map<std::pair<std::int32_t, std::int64_t>, std::int32_t> slots_;
@@ -224,9 +216,33 @@ Program frame(const Skeleton& skeleton) {
 
 Program unroll(const Skeleton& skeleton) {
     Program program = frame(skeleton);
-    for (std::size_t i = 0; i < program.stages.size(); ++i)
-        unroll_stage(skeleton, i, program.stages[i].instructions);
+    for (std::size_t i = 0; i < program.stages.size(); ++i) unroll_stage(skeleton, i, program.stages[i].instructions);
     return program;
+}
+
+std::int64_t instruction_count(const Skeleton& skeleton) {
+    std::int64_t count = 0;
+    std::vector<Instruction> chunks;
+    for (std::size_t i = 0; i < skeleton.stages.size(); ++i) {
+        unroll_stage(skeleton, i, chunks);
+        for (const Instruction& chunk : chunks)
+            count += chunk.body < 0
+                         ? 1
+                         : static_cast<std::int64_t>(skeleton.stages[i].stage->bodies[at(chunk.body)].code.size());
+    }
+    return count;
+}
+
+std::optional<Rejection> check_lowerable(const Skeleton& skeleton) {
+    constexpr std::int64_t most = std::int64_t{1} << 26;  // 10 GB, with what a simulation keeps of each
+    const std::int64_t count = instruction_count(skeleton);
+    if (count <= most) return std::nullopt;
+    return Rejection{.reason = "program_too_long",
+                     .field = "training.global_batch_size",
+                     .found = fmt::format("{} microbatches, {} instructions", skeleton.microbatches, count),
+                     .rule = fmt::format("must make a program of at most {} instructions", most),
+                     .allowed = "",
+                     .suggestion = "`foretrain estimate`, which does not write it out"};
 }
 
 Program lower(const Skeleton& skeleton) {

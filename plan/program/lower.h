@@ -6,6 +6,9 @@
 //   Program program = lower(skeleton);     // every kernel of every rank class
 #pragma once
 
+#include <optional>
+
+#include "plan/check.h"
 #include "plan/program/program.h"
 #include "plan/program/skeleton.h"
 
@@ -13,5 +16,10 @@ namespace foretrain {
 
 Program unroll(const Skeleton& skeleton);
 Program lower(const Skeleton& skeleton);
+
+// Instructions of the full program, all stages together, without making it.
+std::int64_t instruction_count(const Skeleton& skeleton);
+// Why the full program is more than a machine should hold, if it is. `estimate` folds it all the same.
+std::optional<Rejection> check_lowerable(const Skeleton& skeleton);
 
 }  // namespace foretrain

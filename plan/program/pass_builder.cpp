@@ -79,10 +79,13 @@ PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor
 }
 
 std::int32_t PassBuilder::intern(const KernelArgs& args) {
+    // Layers call the same kernels in the same order: the one after the last is most often meant.
+    const auto guess = static_cast<std::size_t>(interned_ + 1);
+    if (guess < stage_.kernels.size() && stage_.kernels[guess] == args) return ++interned_;
     const auto found = std::find(stage_.kernels.begin(), stage_.kernels.end(), args);
-    const auto index = found - stage_.kernels.begin();
+    interned_ = static_cast<std::int32_t>(found - stage_.kernels.begin());
     if (found == stage_.kernels.end()) stage_.kernels.push_back(args);
-    return static_cast<std::int32_t>(index);
+    return interned_;
 }
 
 std::int32_t PassBuilder::emit(Instruction instruction) {
@@ -92,15 +95,7 @@ std::int32_t PassBuilder::emit(Instruction instruction) {
     return static_cast<std::int32_t>(body_.code.size()) - 1;
 }
 
-std::int32_t PassBuilder::kernel(const KernelArgs& args, std::initializer_list<Tensor> operands) {
-    Instruction i;
-    i.kind = InstructionKind::kernel;
-    i.kernel = intern(args);
-    for (Tensor t : operands) i.add_operand(t);
-    return emit(i);
-}
-
-std::int32_t PassBuilder::kernel(const KernelArgs& args, const std::vector<Tensor>& operands) {
+std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor> operands) {
     Instruction i;
     i.kind = InstructionKind::kernel;
     i.kernel = intern(args);
@@ -109,36 +104,19 @@ std::int32_t PassBuilder::kernel(const KernelArgs& args, const std::vector<Tenso
 }
 
 void PassBuilder::all_reduce(Tensor x, std::int64_t count, Reduction reduction) {
-    Instruction i;
-    i.kind = InstructionKind::all_reduce;
-    i.axis = Axis::tensor;
+    Instruction i = collective(InstructionKind::all_reduce, Stream::compute, Axis::tensor, type_of(x), count, {x});
     i.reduction = reduction;
-    i.type = type_of(x);
-    i.count = count;
-    i.add_operand(x);
     emit(i);
 }
 
 void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count) {
-    Instruction i;
-    i.kind = InstructionKind::reduce_scatter;
-    i.axis = Axis::tensor;
-    i.type = type_of(whole);
-    i.count = part_count;
-    i.add_operand(whole);
-    i.add_operand(part);
-    emit(i);
+    emit(collective(InstructionKind::reduce_scatter, Stream::compute, Axis::tensor, type_of(whole), part_count,
+                    {whole, part}));
 }
 
 void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
-    Instruction i;
-    i.kind = InstructionKind::all_gather;
-    i.axis = Axis::tensor;
-    i.type = type_of(part);
-    i.count = part_count;
-    i.add_operand(part);
-    i.add_operand(whole);
-    emit(i);
+    emit(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
+                    {part, whole}));
 }
 
 Body PassBuilder::take() { return std::move(body_); }

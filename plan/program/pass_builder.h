@@ -9,6 +9,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "plan/program/stage.h"
@@ -34,8 +35,10 @@ public:
     Tensor weight(std::int32_t unit, std::int32_t tensor);
     Tensor gradient(std::int32_t unit, std::int32_t tensor);
 
-    std::int32_t kernel(const KernelArgs& args, std::initializer_list<Tensor> operands);
-    std::int32_t kernel(const KernelArgs& args, const std::vector<Tensor>& operands);
+    std::int32_t kernel(const KernelArgs& args, std::span<const Tensor> operands);
+    std::int32_t kernel(const KernelArgs& args, std::initializer_list<Tensor> operands) {
+        return kernel(args, std::span(operands.begin(), operands.size()));
+    }
     // Over the tensor group, on the compute stream.
     void all_reduce(Tensor x, std::int64_t count, Reduction reduction = Reduction::sum);
     void reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count);
@@ -53,6 +56,7 @@ private:
     Stage& stage_;
     Body body_;
     std::int32_t section_ = -1;
+    std::int32_t interned_ = -1;  // the kernel interned last
     bool recomputing_ = false;
     std::vector<Tensor> saved_;  // by index in Stage::saved: this body's buffer, or -1
 };

@@ -38,6 +38,18 @@ void Instruction::add_operand(std::int32_t buffer) {
     operand[operands++] = buffer;
 }
 
+Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
+                       std::initializer_list<std::int32_t> operands) {
+    Instruction i;
+    i.kind = kind;
+    i.stream = stream;
+    i.axis = axis;
+    i.type = type;
+    i.count = count;
+    for (std::int32_t o : operands) i.add_operand(o);
+    return i;
+}
+
 Bytes StageProgram::arena() const {
     Bytes total;
     for (Bytes b : region_bytes) total += b;

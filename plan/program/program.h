@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -185,6 +186,10 @@ struct Program {
     std::vector<StageProgram> stages;
     bool operator==(const Program&) const = default;
 };
+
+// A collective on a stream: operand 0, and for reduce_scatter and all_gather operand 1, as above.
+Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
+                       std::initializer_list<std::int32_t> operands);
 
 // Bytes that member `index` of a group of `size` puts on the wire for one collective or message, by
 // the volume-optimal (ring) algorithm: all-reduce hands each rank one of `size` nearly equal runs of

@@ -23,11 +23,13 @@ std::int64_t Prediction::slowest_stage() const {
     return slowest == times.end() ? 0 : slowest - times.begin();
 }
 
-std::int64_t Prediction::largest_stage() const {
+std::size_t largest_of(const std::vector<StageMemory>& stages) {
     const auto largest = std::max_element(
-        memory.begin(), memory.end(), [](const StageMemory& a, const StageMemory& b) { return a.total() < b.total(); });
-    return largest == memory.end() ? 0 : largest - memory.begin();
+        stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) { return a.total() < b.total(); });
+    return largest == stages.end() ? 0 : static_cast<std::size_t>(largest - stages.begin());
 }
+
+std::int64_t Prediction::largest_stage() const { return static_cast<std::int64_t>(largest_of(memory)); }
 
 Bytes Prediction::peak_bytes() const {
     return memory.empty() ? Bytes{} : memory[static_cast<std::size_t>(largest_stage())].total();

@@ -28,6 +28,9 @@ struct StageMemory {
     Bytes total() const { return allocated() + reserved; }
 };
 
+// Index of the stage with the largest total; 0 of none.
+std::size_t largest_of(const std::vector<StageMemory>& stages);
+
 // Time of one stage's rank over one step; the parts sum to the step of that rank.
 struct StageTime {
     Time step;
@@ -74,6 +77,7 @@ struct SweepResult {
     std::int64_t feasible = 0;     // of them, that check and fit
     std::int64_t estimated = 0;    // of them, not excluded by their bound
     std::map<std::string, RejectionCount> fell;  // reason -> how many
+    std::string nothing;            // why nothing was enumerated; empty if something was
     std::vector<Prediction> best;   // fastest first; ties by plan order
     std::vector<Prediction> pareto; // step time against peak memory, fastest first
     double elapsed_s = 0;           // set by whoever holds the clock

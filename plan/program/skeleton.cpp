@@ -16,6 +16,11 @@ const Ring& StageSkeleton::ring(Home home) const {
     }
 }
 
+UnitRef StageSkeleton::ref(const StageUnit& u) const {
+    const UnitKind kind = stage->unit_shapes[static_cast<std::size_t>(u.shape)].kind;
+    return {kind, u.layer < 0 ? 0 : first_layer + u.layer};
+}
+
 std::int32_t StageSkeleton::ring_buffer(Home home, std::int64_t microbatch) const {
     std::int64_t index = static_cast<std::int64_t>(stage->fixed.size()) + microbatch % ring(home).entries;
     if (home == Home::output) return static_cast<std::int32_t>(index);
@@ -36,7 +41,7 @@ void lay_out(const StageContext& c, StageSkeleton& s, bool first, bool last, std
     const Bytes entry{round_up(stage.boundary_elements * size_of(c.types.weight), buffer_alignment)};
     Bytes end;
     const auto place = [&](Ring& ring, bool present, std::int64_t entries) {
-        ring = {end, present ? std::min(entries, microbatches) : 0};
+        ring = {end, entry, present ? std::min(entries, microbatches) : 0};
         end += entry * ring.entries;
     };
     place(s.output, !last, 2);
@@ -176,13 +181,7 @@ private:
     }
 
     std::int32_t reduce_at_tail(Axis axis, DType type, std::int64_t count, std::int32_t buffer, std::int32_t after) {
-        Instruction i;
-        i.kind = InstructionKind::all_reduce;
-        i.stream = Stream::reduce;
-        i.axis = axis;
-        i.type = type;
-        i.count = count;
-        i.add_operand(buffer);
+        Instruction i = collective(InstructionKind::all_reduce, Stream::reduce, axis, type, count, {buffer});
         i.add_wait({after, Stream::compute});
         return emit(i);
     }

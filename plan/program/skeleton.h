@@ -20,11 +20,10 @@
 
 namespace foretrain {
 
-struct Skeleton;
-
 // A ring of message buffers: entry k mod `entries` serves microbatch k.
 struct Ring {
     Bytes offset;  // in the communication region
+    Bytes entry;
     std::int64_t entries = 0;
 };
 
@@ -37,6 +36,8 @@ struct StageSkeleton {
     std::array<Bytes, region_count> region_bytes{};
 
     const Ring& ring(Home home) const;
+    // The unit as the model names it: layers count from the model's first.
+    UnitRef ref(const StageUnit& unit) const;
     // Index, among the stage program's buffers, of a ring's entry for a microbatch: the rings follow
     // the stage's fixed buffers.
     std::int32_t ring_buffer(Home home, std::int64_t microbatch) const;

@@ -275,14 +275,8 @@ private:
         const std::int32_t stepped = b.kernel(args, operands);
         clear(b, unit);
         if (c_.zero != 1 && c_.zero != 2) return;
-        Instruction i;
-        i.kind = InstructionKind::all_gather;
-        i.stream = Stream::gather;
-        i.axis = Axis::data;
-        i.type = c_.types.weight;
-        i.count = n;
-        i.add_operand(operands[0]);
-        i.add_operand(b.fixed(unit.weight));
+        Instruction i = collective(InstructionKind::all_gather, Stream::gather, Axis::data, c_.types.weight, n,
+                                   {operands[0], b.fixed(unit.weight)});
         i.add_wait({stepped, Stream::compute});
         b.emit(i);
     }

@@ -161,6 +161,12 @@ std::string to_text(const Program& program) {
     return out;
 }
 
+std::string fingerprint(const Program& program) {
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (const char c : to_text(program)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return fmt::format("{:016x}", hash);
+}
+
 std::string to_text(const Instruction& instruction, const StageProgram& stage) {
     return StageWriter(stage).line(instruction);
 }

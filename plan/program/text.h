@@ -18,4 +18,7 @@ std::string to_text(const Program& program);
 std::string to_text(const Instruction& instruction, const StageProgram& stage);  // without its id
 Program program_from_text(std::string_view text);
 
+// 16 hex digits that tell programs apart: equal texts have equal ones.
+std::string fingerprint(const Program& program);
+
 }  // namespace foretrain

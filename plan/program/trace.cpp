@@ -92,6 +92,7 @@ Json trace_to_json(const Trace& trace) {
     Json out = Json::object();
     out.set("format", format_name);
     out.set("kind", trace.kind);
+    if (!trace.program.empty()) out.set("program", trace.program);
     out.set("peak_resident_bytes", trace.peak_resident.value);
     Json ranks = Json::array();
     for (const RankTrace& rank : trace.ranks) ranks.push(rank_to_json(rank));
@@ -100,10 +101,11 @@ Json trace_to_json(const Trace& trace) {
 }
 
 Trace trace_from_json(const Json& value) {
-    value.only_keys({"format", "kind", "peak_resident_bytes", "ranks"});
+    value.only_keys({"format", "kind", "program", "peak_resident_bytes", "ranks"});
     if (value.has("format")) value.at("format").one_of({format_name});
     Trace trace;
     trace.kind = value.at("kind").string();
+    if (value.has("program")) trace.program = value.at("program").string();
     trace.peak_resident = Bytes{value.at("peak_resident_bytes").integer(0, most)};
     for (const Json& rank : value.at("ranks").items()) trace.ranks.push_back(rank_from_json(rank));
     return trace;

@@ -42,7 +42,8 @@ struct RankTrace {
 };
 
 struct Trace {
-    std::string kind;  // "simulated" or "measured"
+    std::string kind;     // "simulated" or "measured"
+    std::string program;  // fingerprint of the program that ran; empty if unknown
     std::vector<RankTrace> ranks;  // simulated: one rank of each stage; measured: all
     Bytes peak_resident;           // of the process, as the operating system counts; 0 if unknown
 };

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "cli/launch.h"
 #include "tests/cli/support/console.h"
 
 namespace foretrain::cli {
@@ -100,6 +103,30 @@ TEST(Options, RefuseWhatDoesNotFitTheType) {
                              parsed({"--format", "jsn"}).choice("format", {"table", "json"});
                          }),
                          "(try json)"));
+}
+
+TEST(Options, AnUnknownOneNamesTheHelpOfItsSubcommand) {
+    const Syntax only_dashes{.usage = "foretrain try --output FILE [-- more]", .summary = "", .groups = {}};
+    std::ostringstream out, err;
+    Console console{.out = out, .err = err, .folder = ""};
+    EXPECT_TRUE(contains(complaint([&] {
+                             parse(only_dashes, {"--format", "json"}, console);
+                         }),
+                         "expected one that `foretrain try --help` lists"));
+}
+
+TEST(Options, OutputIsTriedBeforeTheWork) {
+    const TemporaryFolder folder;
+    const std::string fresh = folder.file("fresh"), kept = folder.file("kept");
+    check_output(parsed({"--output", fresh}));
+    EXPECT_FALSE(std::filesystem::exists(fresh)) << "only a result makes it";
+    write_file("output", kept, "before");
+    check_output(parsed({"--output", kept}));
+    EXPECT_EQ(std::filesystem::file_size(kept), 6u);
+    EXPECT_EQ(complaint([&] {
+                  check_output(parsed({"--output", folder.file("missing/x")}));
+              }).substr(0, 22),
+              "command line: --output");
 }
 
 TEST(Options, HelpShowsExamplesAndEveryOption) {

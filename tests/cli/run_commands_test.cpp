@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "cli/launch.h"
 #include "hardware/cluster_file.h"
@@ -140,6 +142,50 @@ TEST(Validate, ReadsTheTraceThatTheEngineWrote) {
     EXPECT_EQ(o.code, done) << o.err;
     EXPECT_TRUE(contains(o.out, "+0.0 %")) << o.out;
     EXPECT_EQ(call({"validate", "--plan", plan, "--warm-up", "3"}, engine.folder()).code, bad_input);
+}
+
+TEST(Validate, RefusesBeforeTheRunWhatWouldLoseIt) {
+    const FakeEngine engine("exit 0");
+    const std::vector<std::pair<Arguments, const char*>> cases = {
+        {{"--steps", "3", "--warm-up", "3"}, "--warm-up: found 3; expected fewer than the 3 steps"},
+        {{"--warm-up", "-1"}, "--warm-up: found \"-1\""},
+        {{"--output", engine.folder() + "missing/report"}, "--output: found"},
+    };
+    for (const auto& [further, complaint] : cases) {
+        const Outcome o = call_runnable("validate", engine, further);
+        EXPECT_EQ(o.code, bad_input) << complaint;
+        EXPECT_TRUE(contains(o.err, complaint)) << o.err;
+    }
+    EXPECT_FALSE(engine.was_started());
+}
+
+TEST(Validate, AMeasuredTraceLeavesNothingToRun) {
+    for (const Arguments& further : {Arguments{"--steps", "3"}, {"--seed", "1"}, {"--force"}, {"--trace", "t.json"}}) {
+        Arguments all{"--measured", "trace.json"};
+        all.insert(all.end(), further.begin(), further.end());
+        const Outcome o = call_runnable("validate", FakeEngine("exit 0"), all);
+        EXPECT_EQ(o.code, bad_input);
+        EXPECT_TRUE(contains(o.err, further.front() + ": found it beside --measured")) << o.err;
+    }
+}
+
+TEST(Run, PassesATerminationOnAndCleansUp) {
+    const FakeEngine engine("kill -TERM $PPID; exec sleep 20");
+    const Outcome o = call_runnable("run", engine);
+    EXPECT_EQ(o.code, run_failed);
+    EXPECT_TRUE(contains(o.err, "signal 15")) << o.err;
+    const std::string plan = engine.arguments().substr(11, engine.arguments().find(" --steps") - 11);
+    EXPECT_TRUE(contains(plan, "foretrain-")) << plan;
+    EXPECT_FALSE(std::filesystem::exists(plan)) << plan;
+}
+
+TEST(Run, ATemporaryFolderThatIsNoneIsBadInput) {
+    const char* before = std::getenv("TMPDIR");
+    const std::string kept = before == nullptr ? "" : before;
+    const FakeEngine engine("exit 0");
+    setenv("TMPDIR", (engine.folder() + "missing").c_str(), 1);
+    EXPECT_THROW(TemporaryFolder{}, UserError);
+    before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
 }
 
 TEST(Calibrate, PassesTheFileOn) {

@@ -41,6 +41,14 @@ TEST(LeastSquares, CountsRelativeErrors) {
     EXPECT_NEAR(x[0], 1, 0.01);
 }
 
+TEST(LeastSquares, TakesALinearFormForItsTable) {
+    const std::vector<double> at{1, 10, 100};
+    const auto form = [&](std::size_t i, const std::vector<double>& x) { return x[0] + at[i] * x[1]; };
+    const std::vector<double> x = fit_linear(form, 2, {form(0, {3, 2}), form(1, {3, 2}), form(2, {3, 2})});
+    EXPECT_NEAR(x[0], 3, 1e-9);
+    EXPECT_NEAR(x[1], 2, 1e-9);
+}
+
 TEST(Minimise, FindsTheBottomOfAValley) {
     const auto rosenbrock = [](const std::vector<double>& x) {
         return std::pow(1 - x[0], 2) + 100 * std::pow(x[1] - x[0] * x[0], 2);

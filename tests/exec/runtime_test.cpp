@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "exec/data.h"
 #include "exec/rank_run.h"
+#include "plan/program/text.h"
 
 namespace foretrain {
 namespace {
@@ -285,6 +286,7 @@ TEST(Trace, SurvivesAFile) {
     const std::string text = trace_to_json(trace).dump();
     const Trace back = trace_from_json(Json::parse(text, "trace"));
     EXPECT_EQ(back.kind, trace.kind);
+    EXPECT_EQ(back.program, fingerprint(program));
     EXPECT_EQ(back.peak_resident, trace.peak_resident);
     ASSERT_EQ(back.ranks.size(), trace.ranks.size());
     for (std::size_t r = 0; r < back.ranks.size(); ++r) {

@@ -229,6 +229,9 @@ TEST(ClusterFile, Scales) {
     });
     ClusterSpec local = local_machine();
     refusal([&] { scale_to_nodes(local, 2); });  // no network described
+    const UserErrorText too_many = refusal([&] { scale_to_devices(local, 2 * local.devices_per_node); });
+    EXPECT_EQ(too_many.field, "gpus");
+    EXPECT_EQ(too_many.found, std::to_string(2 * local.devices_per_node)) << "what was given, not the nodes it makes";
 }
 
 }  // namespace

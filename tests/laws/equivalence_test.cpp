@@ -19,6 +19,11 @@
 #include "plan/program/text.h"
 #include "tests/laws/support/plans.h"
 
+namespace foretrain {
+// How a failing test names its plan.
+void PrintTo(const Parallelism& p, std::ostream* out) { *out << describe(p); }
+}  // namespace foretrain
+
 namespace foretrain::test {
 namespace {
 

@@ -41,6 +41,9 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
                           t.pipeline_exposed, t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
             ASSERT_GE(t.data_exposed, Time{0});
+            if (plan.parallelism.data == 1 && !plan.parallelism.sequence_parallel) {
+                ASSERT_EQ(t.data_exposed, Time{0});
+            }
             ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;
             ASSERT_EQ(memory[s].live_peak, trace.ranks[s].live_peak) << "stage " << s;
             ASSERT_LE(memory[s].live_peak, memory[s].allocated());

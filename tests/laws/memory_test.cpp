@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "exec/runtime.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "plan/program/lower.h"
@@ -21,18 +24,24 @@ Trace run(const Program& program, std::int64_t steps = 1) {
     return run_program(program, options).trace;
 }
 
-// What differs between the program's layout and the engine's allocations; empty if nothing.
-std::string difference(const Program& program, const Trace& trace) {
+// What differs between the closed form and what the engine's devices handed out; empty if nothing.
+std::string difference(const std::vector<StageMemory>& memory, const Trace& trace) {
     for (const RankTrace& rank : trace.ranks) {
-        const StageProgram& stage = program.stages[static_cast<std::size_t>(rank.stage)];
-        for (std::size_t r = 0; r < region_count; ++r) {
-            const std::string name(name_of(static_cast<Region>(r)));
-            const auto found = rank.allocated.find(name);
-            const Bytes allocated = found == rank.allocated.end() ? Bytes{} : found->second;
-            if (allocated != stage.region_bytes[r])
-                return "rank " + std::to_string(rank.rank) + " " + name + ": " + std::to_string(allocated.value) +
-                       " allocated, " + std::to_string(stage.region_bytes[r].value) + " laid out";
-        }
+        const StageMemory& m = memory[static_cast<std::size_t>(rank.stage)];
+        const auto allocated = [&](const char* region) { return rank.allocated.at(region); };
+        const std::tuple<const char*, Bytes, Bytes> roles[] = {
+            {"weights", m.weights, allocated("weights")},
+            {"gradients", m.gradients, allocated("gradients")},
+            {"optimizer", m.optimizer, allocated("optimizer")},
+            {"activations", m.activations, allocated("activations")},
+            {"workspace", m.workspace, allocated("transients")},
+            {"communication", m.communication,
+             allocated("communication") + allocated("gathered") + allocated("staging")},
+            {"live peak", m.live_peak, rank.live_peak}};
+        for (const auto& [role, predicted, measured] : roles)
+            if (predicted != measured)
+                return "rank " + std::to_string(rank.rank) + " " + role + ": " + std::to_string(measured.value) +
+                       " measured, " + std::to_string(predicted.value) + " predicted";
     }
     return "";
 }
@@ -60,11 +69,10 @@ TEST(Memory, ClosedFormIsLayoutIsAllocated) {
         const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();
         const Program program = lower(skeleton);
         const Trace trace = run(program);
-        ASSERT_EQ(difference(program, trace), "") << describe(plan.parallelism);
+        ASSERT_EQ(difference(memory, trace), "") << describe(plan.parallelism);
         for (const RankTrace& rank : trace.ranks) {
             const StageMemory& m = memory[static_cast<std::size_t>(rank.stage)];
             ASSERT_EQ(m.allocated(), program.stages[static_cast<std::size_t>(rank.stage)].arena());
-            ASSERT_EQ(rank.live_peak, m.live_peak) << describe(plan.parallelism);
             ASSERT_LE(m.live_peak, m.allocated());
             least = std::min(least, static_cast<double>(m.live_peak.value) / static_cast<double>(m.allocated().value));
         }
@@ -72,14 +80,37 @@ TEST(Memory, ClosedFormIsLayoutIsAllocated) {
     std::printf("least live peak / allocated: %.3f\n", least);
 }
 
+// An engine that holds more than was predicted, and one that keeps a tensor longer.
 TEST(MemoryMutation, IsCaught) {
     Parallelism p;
     p.pipeline = 2;
-    Program program = lower(make_skeleton(small_plan(small_gpt(), p)));
-    const Trace trace = run(program);
-    ASSERT_EQ(difference(program, trace), "");
-    program.stages[1].region_bytes[static_cast<std::size_t>(Region::transients)] += Bytes{256};
-    EXPECT_NE(difference(program, trace), "");
+    const Plan plan = small_plan(small_gpt(), p);
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();
+    const Program program = lower(skeleton);
+    ASSERT_EQ(difference(memory, run(program)), "");
+
+    Program larger = program;
+    larger.stages[1].region_bytes[static_cast<std::size_t>(Region::transients)] += Bytes{256};
+    EXPECT_NE(difference(memory, run(larger)), "");
+
+    Program keeps = program;  // the first transient that is freed is freed at the end instead
+    std::vector<Instruction>& code = keeps.stages[0].instructions;
+    const auto freed = std::find_if(code.begin(), code.end(), [&](const Instruction& i) {
+        return i.kind == InstructionKind::free &&
+               keeps.stages[0].buffers[static_cast<std::size_t>(i.operand[0])].region == Region::transients;
+    });
+    ASSERT_NE(freed, code.end());
+    const Instruction late = *freed;
+    freed->kind = InstructionKind::record;
+    code.insert(code.end() - 1, late);
+    for (Instruction& i : code)
+        if (i.kind == InstructionKind::alloc && i.operand[0] == late.operand[0] && i.microbatch > 0)
+            i.kind = InstructionKind::record;
+    for (auto i = code.begin(); i != code.end() - 2; ++i)
+        if (i->kind == InstructionKind::free && i->operand[0] == late.operand[0]) i->kind = InstructionKind::record;
+    EXPECT_NE(difference(memory, run(keeps)), "");
 }
 
 // Runs in a process of its own, so that its peak is the run's.

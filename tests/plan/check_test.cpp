@@ -127,6 +127,11 @@ TEST(Check, NamesEveryBrokenRule) {
              p.training.sequence_length = 4;
              p.training.global_batch_size = std::int64_t{1} << 23;
          }},
+        {"too_many_microbatches",  // for each stage, they would do
+         [](Plan& p) {
+             p.training.sequence_length = 4;
+             p.training.global_batch_size = (std::int64_t{1} << 20) + 2;
+         }},
     };
     for (const auto& [reason, change] : cases) {
         const std::vector<Rejection> r = check(changed(change));

@@ -62,6 +62,14 @@ TEST(SweepReport, WithoutAFeasiblePlanItSaysWhy) {
     EXPECT_TRUE(contains(table, "out_of_memory")) << table;
 }
 
+TEST(SweepReport, WithoutAnyPlanItSaysWhatStandsInTheWay) {
+    SweepResult r;
+    EXPECT_FALSE(sweep_json(r).at("space").has("nothing"));
+    r.nothing = "parallelism.tensor = 5: leaves no plan";
+    EXPECT_TRUE(contains(sweep_table(r, 10), "Why there are none\n  parallelism.tensor = 5: leaves no plan"));
+    EXPECT_EQ(sweep_json(r).at("space").at("nothing").string(), r.nothing);
+}
+
 TEST(SweepReport, JsonHasTheDesignsForm) {
     const Json json = Json::parse(sweep_json(result()).dump(), "report");
     EXPECT_EQ(json.keys(), (std::vector<std::string>{"space", "plans", "pareto", "elapsed_s"}));

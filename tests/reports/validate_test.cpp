@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "plan/program/text.h"
 #include "reports/chrome_trace.h"
 #include "reports/span_table.h"
 #include "reports/validation_report.h"
@@ -11,10 +12,17 @@
 namespace foretrain {
 namespace {
 
+// The prediction, with the memory that the measured ranks hold.
+Prediction predicted() {
+    Prediction p = examples::two_stages();
+    p.memory.assign(2, StageMemory{.weights = Bytes{1024}, .activations = Bytes{512}});
+    return p;
+}
+
 Time us(double t) { return from_microseconds(t); }
 
 Validation joined() {
-    return join(examples::two_stages(), examples::message_and_reduction(), examples::simulated(), examples::measured(),
+    return join(predicted(), examples::message_and_reduction(), examples::simulated(), examples::measured(),
                 1);
 }
 
@@ -62,7 +70,7 @@ TEST(Join, WhatIsNoInstructionsTimeIsWaitingOrIdle) {
     EXPECT_EQ(kind(joined(), "idle").measured, us(82 + 37 + 85 + 85));
     Program program = examples::message_and_reduction();
     for (StageProgram& stage : program.stages) stage.instructions[2].stream = Stream::compute;
-    const Validation v = join(examples::two_stages(), program, examples::simulated(), examples::measured(), 1);
+    const Validation v = join(predicted(), program, examples::simulated(), examples::measured(), 1);
     EXPECT_EQ(kind(v, "waiting").predicted, us(0));
     EXPECT_EQ(kind(v, "waiting").measured, us(70 - 25));
     EXPECT_EQ(kind(v, "idle").measured, us(12 + 12 + 60 + 60));
@@ -85,9 +93,10 @@ TEST(Join, BytesAreExactOrOff) {
     Trace trace = examples::measured();
     trace.ranks[3].allocated["weights"] = Bytes{1000};
     trace.ranks[1].allocated["elsewhere"] = Bytes{5};
+    trace.ranks[2].live_peak = Bytes{3};
     trace.ranks[0].wire.erase("data.all_reduce");
     const Validation v =
-        join(examples::two_stages(), examples::message_and_reduction(), examples::simulated(), trace, 1);
+        join(predicted(), examples::message_and_reduction(), examples::simulated(), trace, 1);
     EXPECT_EQ(v.memory_error, Bytes{24});
     EXPECT_EQ(v.communication_error, Bytes{24});
 }
@@ -101,7 +110,7 @@ TEST(Join, PredictsTheWireOfEveryRank) {
 
 TEST(Join, RefusesForeignTraces) {
     const auto join_with = [](const Trace& trace, std::size_t warm_up) {
-        return join(examples::two_stages(), examples::message_and_reduction(), examples::simulated(), trace, warm_up);
+        return join(predicted(), examples::message_and_reduction(), examples::simulated(), trace, warm_up);
     };
     EXPECT_THROW(join_with(examples::measured(), 3), UserError);
     Trace missing = examples::measured();
@@ -114,6 +123,11 @@ TEST(Join, RefusesForeignTraces) {
     elsewhere.ranks[0].stage = 1;
     EXPECT_THROW(join_with(elsewhere, 1), UserError);
     EXPECT_THROW(join_with(Trace{}, 0), UserError);
+    Trace another = examples::measured();  // whose instructions have the same ids
+    another.program = fingerprint(examples::message_and_reduction());
+    EXPECT_NO_THROW(join_with(another, 1));
+    another.program = "0123456789abcdef";
+    EXPECT_THROW(join_with(another, 1), UserError);
 }
 
 TEST(Meetings, MatchAcrossStagesInOrder) {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "sim/collective_cost.h"
+#include "hardware/collective_time.h"
 #include "sim/cost.h"
 #include "tests/sim/support/devices.h"
 
@@ -41,9 +41,9 @@ TEST(Reference, Gemms) {
     EXPECT_LE(h100, 0.06);
 }
 
-InstructionKind kind(const std::string& name) {
-    if (name == "all_reduce") return InstructionKind::all_reduce;
-    return name == "all_gather" ? InstructionKind::all_gather : InstructionKind::reduce_scatter;
+Collective kind(const std::string& name) {
+    if (name == "all_reduce") return Collective::all_reduce;
+    return name == "all_gather" ? Collective::all_gather : Collective::reduce_scatter;
 }
 
 double collective_error(const std::vector<MeasuredCollective>& rows, const std::string& table, const ClusterSpec& c) {

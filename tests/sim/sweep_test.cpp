@@ -107,7 +107,58 @@ TEST(Sweep, MaxMemoryIsObeyed) {
     const Bytes limit{6 * GiB};
     const SweepResult result = sweep(from, {.max_memory = limit});
     ASSERT_FALSE(result.best.empty());
-    for (const Prediction& p : result.best) EXPECT_LE(p.peak_bytes(), limit);
+    for (const Prediction& p : result.best) {
+        EXPECT_LE(p.peak_bytes(), limit);
+        EXPECT_EQ(p.plan.cluster.device.memory, from.cluster.device.memory);  // the device is what it is
+    }
+}
+
+TEST(Sweep, SequenceParallelismIsTheFrameworksUnlessAskedFor) {
+    const Plan from = base("gpt2-medium", 8, 8, 1024, "megatron-lm");
+    SweepSpace space;
+    space.tensor = {2};
+    for (const Plan& plan : enumerate(from, space)) EXPECT_TRUE(plan.parallelism.sequence_parallel);
+    space.sequence_parallel = false;
+    for (const Plan& plan : enumerate(from, space)) EXPECT_FALSE(plan.parallelism.sequence_parallel);
+}
+
+TEST(Sweep, ATooLongProgramKeepsItsEstimate) {
+    Plan long_step = base("gpt-mini", 1, 8192, 2, "foretrain");
+    long_step.model.layers = 400;
+    SweepOptions options{.top = 1};
+    options.space.micro_batch_size = {1};
+    options.space.recompute = {{}};
+    const SweepResult result = sweep(long_step, options);
+    ASSERT_EQ(result.best.size(), 1u);
+    EXPECT_TRUE(result.best.front().feasible());
+    const Prediction simulated = simulate(result.best.front().plan);
+    ASSERT_EQ(simulated.rejections.size(), 1u);
+    EXPECT_EQ(simulated.rejections.front().reason, "program_too_long");
+    EXPECT_TRUE(simulated.times.empty());
+}
+
+TEST(Enumerate, SaysWhyThereIsNothing) {
+    const Plan plan = base("gpt2", 8, 8, 1024, "megatron-lm");
+    const auto why = [](const Plan& from, const SweepSpace& space) {
+        EXPECT_TRUE(enumerate(from, space).empty());
+        return text(why_nothing(from, space));
+    };
+    SweepSpace tensor, together, micro_batch;
+    tensor.tensor = {5, 8};
+    EXPECT_EQ(why(plan, tensor),
+              "parallelism.tensor = 5, 8: leaves no plan for this model, batch and 8 devices (allowed: 1, 2, 4)");
+    micro_batch.micro_batch_size = {3};
+    EXPECT_TRUE(why(plan, micro_batch).starts_with("parallelism.micro_batch_size = 3: "));
+    together.tensor = {3};
+    together.data = {3};
+    EXPECT_TRUE(why(plan, together).starts_with("parallelism = the values of the axes: together leave no plan"));
+    Plan small = base("gpt2", 8, 3, 1024, "megatron-lm");  // 1, 2, 4 x 1, 2, 4 model ranks: 8, 4, 2, 1 data ranks
+    small.model.layers = 1;
+    EXPECT_EQ(
+        why(small, {}),
+        "training.global_batch_size = 3: must be a multiple of the data ranks that this model leaves on 8 devices "
+        "(allowed: multiples of 2, 4, 8; try 2)");
+    EXPECT_EQ(sweep(small, {}).nothing, text(why_nothing(small, {})));
 }
 
 TEST(Enumerate, CountsTuplesThatDivide) {

@@ -1,10 +1,10 @@
-#include "sim/kernel_cost.h"
+#include "hardware/kernel_time.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/sim/support/devices.h"
+#include "hardware/cluster_file.h"
 
 namespace foretrain {
 namespace {
@@ -126,8 +126,9 @@ TEST(MemoryBound, IsLaunchAndTraffic) { EXPECT_DOUBLE_EQ(memory_bound_us(8000000
 // Twice the rates are never slower, and a larger GEMM is never faster (the wave rule rises with x as
 // long as wave_quantisation is at most 1).
 TEST(Gemm, IsMonotone) {
-    for (const ClusterSpec& cluster : {support::a100_cluster(1), support::h100_cluster(1)}) {
-        const GemmConstants& c = cluster.device.calibration.gemm.front();
+    for (const char* name : {"dgx-a100", "dgx-h100"}) {
+        const ClusterSpec cluster = read_cluster(name);
+        const GemmConstants& c = *cluster.device.calibration.gemm_for(DType::bf16);
         const double flops = cluster.device.peak.at(DType::bf16).per_second * 1e-6;
         const double bandwidth = cluster.device.memory_bandwidth.bytes_per_second * 1e-6;
         const std::int64_t sms = cluster.device.multiprocessors;

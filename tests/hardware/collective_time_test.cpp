@@ -1,30 +1,36 @@
-#include "sim/collective_cost.h"
+#include "hardware/collective_time.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/sim/support/devices.h"
+#include <algorithm>
+#include <limits>
+
+#include "base/units.h"
+#include "hardware/cluster_file.h"
 
 namespace foretrain {
 namespace {
 
-using support::a100_cluster;
-using support::h100_cluster;
-
-constexpr auto all_reduce = InstructionKind::all_reduce;
-constexpr auto all_gather = InstructionKind::all_gather;
-constexpr auto reduce_scatter = InstructionKind::reduce_scatter;
+constexpr auto all_reduce = Collective::all_reduce;
+constexpr auto all_gather = Collective::all_gather;
+constexpr auto reduce_scatter = Collective::reduce_scatter;
 
 // As nccl-tests defines it, GB/s.
-double bus(InstructionKind kind, std::int64_t bytes, std::int64_t ranks, double us) {
+double bus(Collective kind, std::int64_t bytes, std::int64_t ranks, double us) {
     const double n = static_cast<double>(ranks);
     const double volume = (kind == all_reduce ? 2 : 1) * (n - 1) / n;
     return volume * static_cast<double>(bytes) / us / 1e3;
 }
-double bus_in_node(InstructionKind kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
+double bus_in_node(Collective kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
     return bus(kind, bytes, ranks, domain_collective_us(kind, bytes, ranks, d));
 }
+// A group of all ranks on nodes of eight, with all of a node's NICs.
+GroupPlacement placed(std::int64_t ranks, const NetworkSpec& network) {
+    if (ranks <= 8) return {.ranks = ranks, .nodes = 1, .per_node = ranks};
+    return {.ranks = ranks, .nodes = ranks / 8, .per_node = 8, .line_gbps = 8 * network.nic.gigabytes()};
+}
 double bus_across(std::int64_t bytes, std::int64_t nodes, const ClusterSpec& c) {
-    const GroupPlacement g = placements({.data = 8 * nodes}, Axis::data, 8, c.network).front();
+    const GroupPlacement g = placed(8 * nodes, c.network);
     return bus(all_reduce, bytes, g.ranks, collective_us(all_reduce, bytes, g, c.domain, c.network.constants));
 }
 
@@ -45,6 +51,13 @@ TEST(Ring, LongStepsOfTheSimpleProtocolShowInSmallChunks) {
     const DomainConstants d{.ring_gbps = 1, .simple_s_us = 4, .simple_from = Bytes{3000}, .born = {}};
     EXPECT_NEAR(ring_us(all_gather, 6000, 2, d), 4.284572294953817, 1e-9);
     EXPECT_DOUBLE_EQ(ring_us(all_gather, 5998, 2, d), 2.999);
+}
+
+// Times n the threshold would not fit in 64 bits, and wrap to one that every chunk exceeds.
+TEST(Ring, AThresholdBeyondAllSizesIsNeverReached) {
+    DomainConstants d{.ring_gbps = 1, .simple_s_us = 1e6, .born = {}};
+    d.simple_from = Bytes{std::numeric_limits<std::int64_t>::max() / 2 + 1};
+    EXPECT_DOUBLE_EQ(ring_us(all_gather, 4000, 4, d), 3);
 }
 
 TEST(Switch, HalvesWhatARankSends) {
@@ -95,7 +108,7 @@ TEST(Collective, OfOneRankOrNoBytesIsFree) {
 // Peaks that NVIDIA's GTC 2024 slides and nccl-tests logs state: A100 232, H100 ring 360 to 370,
 // H100 with switch reduction 480, 8 x HDR 192, 8 x NDR 370 to 380, two p5 nodes 487.
 TEST(Anchors, BusBandwidths) {
-    const ClusterSpec a = a100_cluster(16), h = h100_cluster(16);
+    const ClusterSpec a = read_cluster("dgx-a100"), h = read_cluster("dgx-h100");
     EXPECT_NEAR(bus_in_node(all_reduce, GiB, 8, a.domain), 225, 7);
     EXPECT_NEAR(bus_in_node(all_reduce, 16 * GiB, 8, a.domain), 230, 3);
     EXPECT_NEAR(bus_in_node(all_reduce, GiB, 8, h.domain), 460, 20);
@@ -108,23 +121,21 @@ TEST(Anchors, BusBandwidths) {
 }
 
 TEST(Anchors, SmallAllReducesAreLatency) {
-    EXPECT_NEAR(domain_collective_us(all_reduce, 8, 8, h100_cluster(1).domain), 15.6, 1.5);
-    EXPECT_NEAR(domain_collective_us(all_reduce, 8, 8, a100_cluster(1).domain), 19, 3);
+    EXPECT_NEAR(domain_collective_us(all_reduce, 8, 8, read_cluster("dgx-h100").domain), 15.6, 1.5);
+    EXPECT_NEAR(domain_collective_us(all_reduce, 8, 8, read_cluster("dgx-a100").domain), 19, 3);
 }
 
 // Faster links are never slower and more bytes never faster. There is no exception: at each switch of
 // algorithm either the minimum is taken, or the new form only adds a term (the Simple floor).
 TEST(Collective, IsMonotone) {
-    for (const ClusterSpec& c : {a100_cluster(16), h100_cluster(16)}) {
+    for (const ClusterSpec& c : {read_cluster("dgx-a100"), read_cluster("dgx-h100")}) {
         DomainConstants wide = c.domain;
         for (double* gbps : {&wide.ring_gbps, &wide.nvls_gbps, &wide.pairwise_gbps}) *gbps *= 2;
         NetworkSpec fast = c.network;
         fast.nic.bytes_per_second *= 2;
         for (const std::int64_t ranks : {2, 4, 8, 16, 64})
-            for (const InstructionKind kind : {all_reduce, all_gather, reduce_scatter}) {
-                const RankGrid grid{.data = ranks};
-                const GroupPlacement g = placements(grid, Axis::data, 8, c.network).front();
-                const GroupPlacement f = placements(grid, Axis::data, 8, fast).front();
+            for (const Collective kind : {all_reduce, all_gather, reduce_scatter}) {
+                const GroupPlacement g = placed(ranks, c.network), f = placed(ranks, fast);
                 double last = 0;
                 for (std::int64_t bytes = 8; bytes < 32 * GiB; bytes += bytes / 37 + 8) {
                     const double us = collective_us(kind, bytes, g, c.domain, c.network.constants);

@@ -1,4 +1,4 @@
-#include "sim/kernel_cost.h"
+#include "hardware/kernel_time.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,9 @@
-#include "sim/collective_cost.h"
+#include "hardware/collective_time.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "base/error.h"
+#include "base/units.h"
 
 namespace foretrain {
 
@@ -31,24 +30,20 @@ constexpr std::int64_t pairwise_window = 64 * 1024;  // bytes after which a mess
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 
-std::int64_t ring_steps(InstructionKind kind, std::int64_t ranks) {
-    switch (kind) {
-        case InstructionKind::all_reduce: return 2 * (ranks - 1);
-        case InstructionKind::all_gather:
-        case InstructionKind::reduce_scatter: return ranks - 1;
-        default: throw InternalError("costed as a collective, but is none: " + std::string(name_of(kind)));
-    }
+// An all-reduce is a reduce-scatter and an all-gather.
+std::int64_t ring_steps(Collective kind, std::int64_t ranks) {
+    return (kind == Collective::all_reduce ? 2 : 1) * (ranks - 1);
 }
 
 }  // namespace
 
-double ring_us(InstructionKind kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
+double ring_us(Collective kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
     const double steps = as_double(ring_steps(kind, ranks));
     const double chunk = as_double(bytes) / as_double(ranks);
     const double step = chunk / (d.ring_of(ranks) * us_per_gb);
     const double x = steps * step;
     const double t = d.a_us + d.s_us * steps + x + d.d * step + std::sqrt(x * d.ramp_us);
-    if (bytes < ranks * d.simple_from.value) return t;
+    if (bytes / ranks < d.simple_from.value) return t;
     // From here on the Simple protocol: its steps are longer, which a full pipeline hides.
     const double floor = d.a_us + d.simple_s_us * steps;
     const double t2 = t * t, floor2 = floor * floor;
@@ -65,9 +60,9 @@ double switch_all_reduce_us(std::int64_t bytes, std::int64_t ranks, const Domain
     return d.nvls_a_us + x + std::sqrt(x * d.nvls_ramp_us);
 }
 
-double domain_collective_us(InstructionKind kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
+double domain_collective_us(Collective kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
     const double ring = ring_us(kind, bytes, ranks, d);
-    if (kind != InstructionKind::all_reduce || !switch_reduces(bytes, ranks, d)) return ring;
+    if (kind != Collective::all_reduce || !switch_reduces(bytes, ranks, d)) return ring;
     return std::min(ring, switch_all_reduce_us(bytes, ranks, d));
 }
 
@@ -114,12 +109,11 @@ double network_message_us(std::int64_t bytes, double line_gbps, const NetworkCon
     return network.p2p_us + as_double(bytes) / (network.p2p_efficiency * line_gbps * us_per_gb);
 }
 
-double collective_us(InstructionKind kind, std::int64_t bytes, const GroupPlacement& group,
-                     const DomainConstants& domain, const NetworkConstants& network) {
+double collective_us(Collective kind, std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
+                     const NetworkConstants& network) {
     if (group.ranks <= 1 || bytes <= 0) return 0;
     if (group.nodes == 1) return domain_collective_us(kind, bytes, group.ranks, domain);
-    if (kind == InstructionKind::all_reduce) return network_all_reduce_us(bytes, group, domain, network);
-    ring_steps(kind, group.ranks);  // refuses what is no collective
+    if (kind == Collective::all_reduce) return network_all_reduce_us(bytes, group, domain, network);
     return network_ring_us(bytes, group, domain, network);
 }
 

@@ -1,6 +1,6 @@
-// What a kernel takes on an idle device, in microseconds: the forms that hardware/calibration.h
-// states, as free functions over plain numbers. CostModel (sim/cost.h) picks the constants and
-// rounds; a calibration fits the constants by calling the same functions.
+// What a kernel takes on an idle device, in microseconds: the forms whose constants
+// hardware/calibration.h holds, over plain numbers. Predictions call them, and so does the
+// calibration that fits the constants. One set of forms serves GPUs and a CPU.
 //
 // A Processor is a device reduced to what a kernel sees of it. With one multiprocessor and tiles
 // {{1, 1}} the GEMM form is a roofline with an overhead for each element of the result, which is how
@@ -20,9 +20,9 @@ namespace foretrain {
 
 // Rates a microsecond, so that a quotient is a time in microseconds.
 struct Processor {
-    double flops = 0;      // peak, FLOP/us
-    double bandwidth = 0;  // of memory, bytes/us
-    std::int64_t multiprocessors = 1;
+    double flops = 0;                  // peak P, FLOP/us
+    double bandwidth = 0;              // bw of memory, bytes/us
+    std::int64_t multiprocessors = 1;  // S
 };
 
 // C (m, n) = A (m, k) B (k, n) [+ C].
@@ -49,15 +49,30 @@ struct PreparedGemm {
 };
 PreparedGemm prepare(const GemmConstants& constants, const Processor& processor);
 
+// With tiles of tm x tn and a split s of k:
+//   x    = ceil(m/tm) ceil(n/tn) s / S;   waves = x <= 1 ? 1 : x + wave_quantisation (ceil(x) - x)
+//   I    = tm tn / (tm + tn)
+//   tile = 2 tm tn (k/s) / (P/S * efficiency * I/(I + intensity)) + tile_overhead
+//   Tc   = min over tiles and splits of waves * tile + [s>1] split_cost * 8 s m n / bw
+//   Tm   = (operand bytes) / (0.9 bw)
+//   T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch;  times (1 + sustained)
+// An output that is added to counts above as one of the input's type, as the tables hold it, and pays
+// half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
 double gemm_us(const GemmShape& shape, const PreparedGemm& gemm);
 
-// Causal attention over `batch` sequences with `heads` query heads on this rank.
+// Causal flash attention over `batch` sequences with `heads` query heads on this rank.
 struct AttentionShape {
     std::int64_t batch = 0, sequence = 0, heads = 0, head_dim = 0;
     bool backward = false;
 };
+
+// F = 4 b h s^2 d FLOPs forward, 2.5 F backward; the mask leaves kv = (s + 128)/2 keys of s:
+//   work = F kv/s / (P e);  longest = F/(b h) * 128/s / (P/S e)
+//   (kv and 128 at most s, for sequences shorter than a block of 128 queries)
+//   T = (work^p + longest^p)^(1/p) + tile_overhead max(tiles/S, 1) + launch
 double attention_us(const AttentionShape& shape, const AttentionPass& pass, const Processor& processor);
 
+// T = launch + bytes / (efficiency * bw)
 double memory_bound_us(std::int64_t bytes, double launch_us, double efficiency, const Processor& processor);
 
 // (a^p + b^p)^(1/p) for a, b >= 0: near the larger where they differ, above both where they are alike.
