@@ -87,6 +87,8 @@ ClusterSpec cluster_from_object(const Json& value) {
     in.finish();
     if (!domain.is_null()) read_domain(domain, c);
     if (!network.is_null()) read_network(network, c);
+    if (!like.is_null() && !network.is_null() && !value.get("sources").has("network"))
+        c.sources["network"] = fmt::format("stated in {}; all else: {}", value.file(), c.sources["network"]);
     if (c.name.empty()) c.name = c.device.name;
     if (c.devices_per_tray > 0 && c.devices_per_node % c.devices_per_tray != 0)
         value.at("devices_per_tray").fail(std::to_string(c.devices_per_tray), "a divisor of devices_per_node");

@@ -80,6 +80,7 @@ bool is_called(const Preset& preset, const Json& json, const std::string& name) 
 Json hardware_preset(const std::string& name, const std::string& format, const Json& where) {
     const std::string wanted = as_preset_name(name.substr(0, 100));
     for (const Preset& p : hardware_presets()) {
+        if (p.text.find('"' + wanted + '"') == std::string_view::npos && p.name != wanted) continue;  // spares parsing
         Json preset = Json::parse(p.text, fmt::format("preset {}", p.name));
         if (preset.at("format").string() == format && is_called(p, preset, wanted)) return preset;
     }
