@@ -7,6 +7,8 @@
 
 #include "cli/options.h"
 #include "hardware/cluster_file.h"
+#include "hardware/device_file.h"
+#include "hardware/links.h"
 #include "models/model_file.h"
 #include "models/parameters.h"
 #include "reports/figures.h"
@@ -67,26 +69,67 @@ std::string model_text(const ModelSpec& m) {
 
 Json model_json(const ModelSpec& m) { return model_to_json(m).set("parameters", parameter_count(m)); }
 
+std::string price_of(const PriceRange& p) {
+    if (p.most <= 0) return "-";
+    return p.least == p.most ? fmt::format("{:.2f}", p.most) : fmt::format("{:.2f}-{:.2f}", p.least, p.most);
+}
+
+PriceRange price(const ClusterSpec& c) { return c.price.most > 0 ? c.price : c.device.price; }
+
+// How far the GEMM constants of 16-bit training can be trusted.
+double gemm_spread(const DeviceSpec& d) {
+    for (const DType type : {DType::bf16, DType::fp16})
+        if (const GemmConstants* g = d.calibration.gemm_for(type)) return g->spread;
+    return 0;
+}
+
+std::string network_of(const NetworkSpec& n) {
+    if (n.nics_per_node == 0) return "-";
+    return fmt::format("{} x {:.0f} Gb/s {}", n.nics_per_node, n.nic.gigabytes() * 8, n.fabric);
+}
+
 std::string clusters_table() {
-    TextTable t(
-        {"cluster", "device", "GPUs/node", "GiB", "bf16 TFLOP/s", "memory GB/s", "node GB/s", "network", "framework"},
-        2);
+    TextTable t({"cluster", "device", "GPUs/node", "GiB", "fp16 TFLOP/s", "GEMM +-%", "memory GB/s", "node GB/s",
+                 "link", "network", "USD/hour"},
+                2);
     for (const std::string& name : sorted(cluster_preset_names)) {
         const ClusterSpec c = read_cluster(name);
         t.row({name, c.device.name, number(c.devices_per_node), fmt::format("{:.1f}", gibibytes(c.device.memory)),
-               dense_peak(c.device, DType::bf16), fmt::format("{:.0f}", c.device.memory_bandwidth.gigabytes()),
-               fmt::format("{:.0f}", c.domain.ring_gbps),
-               c.network.nics_per_node == 0
-                   ? "-"
-                   : fmt::format("{} x {:.0f} Gb/s", c.network.nics_per_node, c.network.nic.gigabytes() * 8),
-               c.default_framework});
+               dense_peak(c.device, DType::fp16), fmt::format("{:.0f}", 100 * gemm_spread(c.device)),
+               fmt::format("{:.0f}", c.device.memory_bandwidth.gigabytes()), fmt::format("{:.0f}", c.domain.ring_gbps),
+               c.domain.link, network_of(c.network), price_of(price(c))});
     }
-    return t.text();
+    return fmt::format("{}\ndevices: {}\nlinks: {}\nfabrics: {}\n", t.text(),
+                       fmt::join(sorted(device_preset_names), ", "), fmt::join(domain_links(), ", "),
+                       fmt::join(fabrics(), ", "));
 }
 
 std::string sources_text(const std::map<std::string, std::string>& sources) {
     std::string s;
     for (const auto& [figure_name, source] : sources) s += fmt::format("    {}: {}\n", figure_name, source);
+    return s;
+}
+
+std::string power_of(const ClusterSpec& c) {
+    std::string s = fmt::format("{:.0f} W a device", c.device.power_watts);
+    if (c.power_watts_per_node > 0) s += fmt::format(", {:.1f} kW a node", c.power_watts_per_node * 1e-3);
+    return s;
+}
+
+// Where the constants come from, and how far each part can be trusted.
+std::string constants_text(const ClusterSpec& c) {
+    std::string s;
+    const auto line = [&](std::string_view part, double spread, const BirthCertificate& born) {
+        if (born.source.empty()) return;
+        s += fmt::format("    {}: {}{}\n", part, spread > 0 ? fmt::format("+-{:.0f} %; ", 100 * spread) : "",
+                         born.source);
+    };
+    const Calibration& k = c.device.calibration;
+    for (const GemmConstants& g : k.gemm) line(fmt::format("{} GEMM", foretrain::name_of(g.dtype)), g.spread, g.born);
+    line("attention", k.attention.spread, k.attention.born);
+    line("memory-bound kernels", k.memory_bound.spread, k.memory_bound.born);
+    line("links in a node", c.domain.spread, c.domain.born);
+    line("network", c.network.constants.spread, c.network.constants.born);
     return s;
 }
 
@@ -100,14 +143,22 @@ std::string cluster_text(const ClusterSpec& c) {
     t.row({"dense peak", fmt::format("{} TFLOP/s", fmt::join(peaks, ", "))});
     t.row({"memory", fmt::format("{}, {:.0f} GB/s; {} reserved", figure(c.device.memory),
                                  c.device.memory_bandwidth.gigabytes(), figure(c.device.reserved))});
-    t.row({"in a node", fmt::format("{:.0f} GB/s in a ring", c.domain.ring_gbps)});
+    t.row({"in a node", fmt::format("{}{:.0f} GB/s in a ring", c.domain.link.empty() ? "" : c.domain.link + ", ",
+                                    c.domain.ring_gbps)});
     if (c.network.nics_per_node > 0)
-        t.row({"network", fmt::format("{} x {:.0f} Gb/s a node, oversubscribed {:.3g} times", c.network.nics_per_node,
-                                      c.network.nic.gigabytes() * 8, c.network.oversubscription)});
+        t.row({"network", fmt::format("{} a node, {} {:.3g} times", network_of(c.network),
+                                      c.network.leaf_nodes > 0
+                                          ? fmt::format("beyond {} nodes oversubscribed", c.network.leaf_nodes)
+                                          : "oversubscribed",
+                                      c.network.oversubscription)});
+    if (c.device.power_watts > 0) t.row({"power", power_of(c)});
+    if (price(c).most > 0) t.row({"price", fmt::format("{} USD an hour and device", price_of(price(c)))});
     t.row({"framework", c.default_framework});
     std::string s = c.name + "\n" + t.text(2);
     if (!c.device.sources.empty() || !c.sources.empty()) s += "  sources\n";
-    return s + sources_text(c.device.sources) + sources_text(c.sources);
+    s += sources_text(c.device.sources) + sources_text(c.sources);
+    const std::string constants = constants_text(c);
+    return constants.empty() ? s : s + "  constants (+-: four times of five)\n" + constants;
 }
 
 // How one room's presets are listed and shown.

@@ -5,6 +5,10 @@
 // Times are microseconds and bandwidths GB/s here, as the constants' sources give them; the simulator
 // turns predictions into integer picoseconds once.
 //
+// Every part says how far it can be trusted: `spread` is the relative half-width of an interval that
+// holds the true time in four cases of five (0: not stated), and a part that was measured on another
+// device says so in its certificate ("carried over from ...", hardware/calibration_file.h).
+//
 //   Calibration c = read_cluster("dgx-h100").device.calibration;   // hardware/cluster_file.h
 //   c.gemm_for(DType::bf16)->efficiency                            // of peak
 #pragma once
@@ -42,6 +46,7 @@ struct GemmConstants {
     double epilogue = 0;    // of the time to write the output
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     std::vector<int> splits{1, 2, 4, 8};
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const GemmConstants&) const = default;
 };
@@ -58,6 +63,7 @@ struct AttentionConstants {
     std::string kernel;  // "flash2", "flash3", "cpu", ...
     AttentionPass forward;
     AttentionPass backward;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const AttentionConstants&) const = default;
 };
@@ -74,21 +80,26 @@ struct MemoryBoundConstants {
         bool operator==(const Override&) const = default;
     };
     std::vector<Override> overrides;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const MemoryBoundConstants&) const = default;
 };
 
 // Collectives inside one fast domain (NVLink, or threads of one process): domain_collective_us, domain_message_us
 struct DomainConstants {
+    // Groups of different sizes may have different links: the entry with the fewest ranks that hold the
+    // group counts, else the figure of the whole domain.
     double ring_gbps = 0;
-    double a_us = 0;             // of a call
-    double s_us = 0;             // of a step
-    double d = 0;                // of a chunk, once a call
-    double ramp_us = 0;          // T
-    double simple_s_us = 0;      // of a step of the Simple protocol
-    Bytes simple_from{1 << 20};  // chunk from which it serves
-    int nvls_ranks = 0;          // fewest that the switch reduces for; 0: none
+    std::vector<std::pair<int, double>> ring_gbps_by_ranks;  // ascending; may be empty
+    double a_us = 0;                                         // of a call
+    double s_us = 0;                                         // of a step
+    double d = 0;                                            // of a chunk, once a call
+    double ramp_us = 0;                                      // T
+    double simple_s_us = 0;                                  // of a step of the Simple protocol
+    Bytes simple_from{1 << 20};                              // chunk from which it serves
+    int nvls_ranks = 0;                                      // fewest that the switch reduces for; 0: none
     double nvls_gbps = 0;
+    double nvls_wide_gbps = 0;  // of more than eight ranks; 0: the same
     double nvls_a_us = 0;
     double nvls_ramp_us = 0;
     double pairwise_gbps = 0;
@@ -96,11 +107,19 @@ struct DomainConstants {
     double pairwise_p_us = 0;  // of set-up, paid in full from 64 KiB
     double pairwise_ramp_us = 0;
     std::string link;  // what it is made of: "nvlink3", "threads"; may be empty
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const DomainConstants&) const = default;
+
+    double ring_of(std::int64_t ranks) const {
+        for (const auto& [up_to, gbps] : ring_gbps_by_ranks)
+            if (ranks <= up_to) return gbps;
+        return ring_gbps;
+    }
+    double nvls_of(std::int64_t ranks) const { return ranks > 8 && nvls_wide_gbps > 0 ? nvls_wide_gbps : nvls_gbps; }
 };
 
-// Collectives across nodes (InfiniBand or RoCE), see recipes named in `born`: network_all_reduce_us,
+// Collectives across nodes, see recipes named in `born`: network_all_reduce_us,
 // network_ring_us, network_message_us
 struct NetworkConstants {
     double efficiency = 0.92;  // of line rate
@@ -111,6 +130,7 @@ struct NetworkConstants {
     double two_node_tree_gbps = 0;  // cap of the two-node tree's better-than-line all-reduce; 0: none
     double p2p_us = 12;
     double p2p_efficiency = 0.94;
+    double spread = 0;
     BirthCertificate born;
     bool operator==(const NetworkConstants&) const = default;
 };

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <optional>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/file_name.h"
 #include "hardware/device_file.h"
 #include "hardware/fields.h"
+#include "hardware/links.h"
+#include "hardware/measured.h"
+#include "hardware/short_form.h"
 
 namespace foretrain {
 
@@ -38,84 +40,65 @@ void require_links(const ClusterSpec& c, const Json& value) {
     }
 }
 
+// A link by its name in the table, and what the file states otherwise. A machine's own link ("threads")
+// need not be in the table if its bandwidth is stated.
+void read_domain(const Json& json, ClusterSpec& c) {
+    if (const Json link = json.get("link"); !link.is_null() && !link.string().empty()) {
+        if (const auto known = find_domain_constants(link.string()))
+            c.domain = *known;
+        else if (json.has("ring_gbps"))
+            c.domain = {};
+        else
+            c.domain = domain_constants(link);  // refuses it
+    }
+    FieldReader in(json);
+    visit(in, c.domain);
+    const Json measured = in.take("measured_bus_gbps");
+    in.finish();
+    if (!measured.is_null()) set_measured(c.domain, measured, c.devices_per_node);
+}
+
+void read_network(const Json& json, ClusterSpec& c) {
+    const Json fabric = json.get("fabric");
+    if (!fabric.is_null() && !fabric.string().empty()) c.network.constants = network_constants(fabric);
+    FieldReader in(json);
+    visit(in, c.network);
+    const Json measured = in.take("measured_bus_gbps");
+    in.finish();
+    if (!measured.is_null()) set_measured(c.network, measured);
+}
+
 ClusterSpec cluster_from_object(const Json& value) {
     ClusterSpec c;
     c.default_framework = "megatron-lm";
     FieldReader in(value);
     if (const Json format = in.take("format"); !format.is_null()) format.one_of({cluster_format});
+    const Json like = in.take("like");
+    if (!like.is_null()) {
+        c = cluster_from_object(hardware_preset(like.string(), cluster_format, like));
+        c.name.clear();
+    }
     visit(in, c);
-    in.require("device");
-    c.device = device_from_json(in.take("device"));
+    in.take("aliases");  // by which a preset is found
+    if (like.is_null()) in.require("device");
+    if (const Json device = in.take("device"); !device.is_null()) c.device = device_from_json(device);
     const Json domain = in.take("domain");
     const Json network = in.take("network");
     in.finish();
-    if (!domain.is_null()) {
-        FieldReader inner(domain);
-        visit(inner, c.domain);
-        inner.finish();
-    }
-    if (!network.is_null()) {
-        FieldReader inner(network);
-        visit(inner, c.network);
-        inner.finish();
-    }
+    if (!domain.is_null()) read_domain(domain, c);
+    if (!network.is_null()) read_network(network, c);
+    if (!like.is_null() && !network.is_null() && !value.get("sources").has("network"))
+        c.sources["network"] = fmt::format("stated in {}; all else: {}", value.file(), c.sources["network"]);
     if (c.name.empty()) c.name = c.device.name;
+    if (c.devices_per_tray > 0 && c.devices_per_node % c.devices_per_tray != 0)
+        value.at("devices_per_tray").fail(std::to_string(c.devices_per_tray), "a divisor of devices_per_node");
     require_links(c, value);
-    return c;
-}
-
-// The preset whose device has this name: its links are those that this device is sold with.
-std::optional<ClusterSpec> preset_with_device(const std::string& device) {
-    for (const std::string& name : cluster_preset_names()) {
-        ClusterSpec c = read_cluster(name);
-        if (c.device.name == device) return c;
-    }
-    return std::nullopt;
-}
-
-// A node's total line rate as network cards: the preset's own cards where a whole number of them
-// makes it up, else as many slower ones.
-void set_node_rate(NetworkSpec& network, double bytes_per_second) {
-    const double cards = bytes_per_second / network.nic.bytes_per_second;
-    if (cards >= 1 && cards == std::floor(cards) && cards <= 1 << 16)
-        network.nics_per_node = static_cast<int>(cards);
-    else
-        network.nic = {bytes_per_second / network.nics_per_node};
-}
-
-// {"gpu", "gpus", "gpus_per_node", "intra_node", "inter_node_gbps_per_node"}
-ClusterSpec cluster_from_short_form(const Json& value) {
-    value.only_keys({"format", "name", "gpu", "gpus", "gpus_per_node", "intra_node", "inter_node_gbps_per_node"});
-    const Json gpu = value.at("gpu");
-    std::optional<ClusterSpec> found = preset_with_device(gpu.string());
-    if (!found) {
-        const std::vector<std::string> names = device_preset_names();
-        gpu.fail(gpu.found(), fmt::format("a device with a preset: {}", fmt::join(names, ", ")),
-                 nearest(gpu.string().substr(0, 100), names));
-    }
-    ClusterSpec c = *found;
-    if (value.has("name")) c.name = value.at("name").string();
-    if (value.has("gpus_per_node"))
-        c.devices_per_node = static_cast<int>(value.at("gpus_per_node").integer(1, 1 << 20));
-    if (const Json link = value.get("intra_node"); !link.is_null()) {
-        std::string general = c.domain.link;  // "nvlink3" is called "nvlink" too
-        while (!general.empty() && general.back() >= '0' && general.back() <= '9') general.pop_back();
-        link.one_of({c.domain.link, general});
-    }
-    if (const Json rate = value.get("inter_node_gbps_per_node"); !rate.is_null())
-        set_node_rate(c.network, rate.number(1e-3, 1e7) * 1e9 / 8);
-    const Json gpus = value.at("gpus");
-    try {
-        scale_to_devices(c, gpus.integer(1, std::int64_t{1} << 24));
-    } catch (const UserError& e) {  // which does not know the file
-        gpus.fail(e.text().found, e.text().expected, e.text().suggestion);
-    }
     return c;
 }
 
 ClusterSpec cluster_from_any_object(const Json& value) {
     if (!value.is_object()) value.fail(value.found(), "a cluster: an object, a preset's name or a file name");
-    return value.has("gpu") ? cluster_from_short_form(value) : cluster_from_object(value);
+    return is_short_form(value) ? cluster_from_short_form(value) : cluster_from_object(value);
 }
 
 bool has_network(const ClusterSpec& cluster) {
@@ -154,9 +137,9 @@ Json cluster_to_json(const ClusterSpec& cluster) {
 }
 
 void scale_to_nodes(ClusterSpec& cluster, std::int64_t nodes) {
-    constexpr std::int64_t most = std::int64_t{1} << 24;
-    if (nodes < 1 || nodes > most)
-        throw UserError({.field = "nodes", .found = std::to_string(nodes), .expected = fmt::format("1 to {}", most)});
+    if (nodes < 1 || nodes > most_nodes)
+        throw UserError(
+            {.field = "nodes", .found = std::to_string(nodes), .expected = fmt::format("1 to {}", most_nodes)});
     if (nodes > 1 && !has_network(cluster))
         throw UserError({.field = "nodes",
                          .found = std::to_string(nodes),
@@ -164,19 +147,41 @@ void scale_to_nodes(ClusterSpec& cluster, std::int64_t nodes) {
     cluster.nodes = nodes;
 }
 
+namespace {
+
+// How many devices of each rack a job takes that does not fill racks: as many trays as make all racks
+// alike, as few racks as that allows. 0 if that would leave more than half of each unused.
+std::int64_t devices_of_a_rack(std::int64_t devices, std::int64_t rack, std::int64_t tray) {
+    for (std::int64_t n = rack; 2 * n >= rack; n -= tray)
+        if (devices % n == 0) return n;
+    return 0;
+}
+
+void use_part_of_a_node(ClusterSpec& cluster, std::int64_t devices) {
+    const std::int64_t nics = cluster.network.nics_per_node, all = cluster.devices_per_node;
+    if (cluster.devices_per_tray > 0 && nics > 0)  // a tray has its own NICs
+        cluster.network.nics_per_node = static_cast<int>(std::max<std::int64_t>(1, nics * devices / all));
+    cluster.devices_per_node = static_cast<int>(devices);
+}
+
+}  // namespace
+
 void scale_to_devices(ClusterSpec& cluster, std::int64_t devices) {
-    const std::int64_t per_node = cluster.devices_per_node;
-    if (devices > per_node && !has_network(cluster))
+    if (devices > cluster.devices_per_node && !has_network(cluster))
         throw UserError({.field = "gpus",
                          .found = std::to_string(devices),
                          .expected = fmt::format("at most the {} of one node: the cluster {} describes no network",
-                                                 per_node, cluster.name)});
+                                                 cluster.devices_per_node, cluster.name)});
     if (devices < 1) throw UserError({.field = "gpus", .found = std::to_string(devices), .expected = "at least 1"});
-    if (devices < per_node) {
-        cluster.devices_per_node = static_cast<int>(devices);
+    if (devices < cluster.devices_per_node) {
+        use_part_of_a_node(cluster, devices);
         cluster.nodes = 1;
         return;
     }
+    if (cluster.devices_per_tray > 0)
+        if (const auto n = devices_of_a_rack(devices, cluster.devices_per_node, cluster.devices_per_tray); n > 0)
+            use_part_of_a_node(cluster, n);
+    const std::int64_t per_node = cluster.devices_per_node;
     if (devices % per_node != 0)
         throw UserError({.field = "gpus",
                          .found = std::to_string(devices),

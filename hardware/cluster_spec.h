@@ -1,7 +1,8 @@
 // A cluster as numbers: one device, and nested levels of links around it.
 //
-// Level 0 is the node (the fast domain: NVLink, or the threads of one process); level 1 is the
-// network between nodes. Bandwidths are per direction.
+// Level 0 is the node (the fast domain: NVLink, PCIe, or the threads of one process; all 72 GPUs of an
+// NVL72 rack); level 1 is the network between nodes: a fat tree of which a leaf holds `leaf_nodes`
+// nodes, thinner above the leaves by `oversubscription`. Bandwidths are per direction.
 //
 //   ClusterSpec c = read_cluster("dgx-h100");   // hardware/cluster_file.h
 //   c.nodes = 2;  c.devices() == 16
@@ -18,6 +19,12 @@
 
 namespace foretrain {
 
+// What is asked for a device by the hour, in US dollars; 0 to 0 where unknown.
+struct PriceRange {
+    double least = 0, most = 0;
+    bool operator==(const PriceRange&) const = default;
+};
+
 struct DeviceSpec {
     std::string name;
     std::map<DType, FlopRate> peak;  // dense
@@ -26,15 +33,22 @@ struct DeviceSpec {
     int multiprocessors = 1;
     Bytes reserved;  // context, communicator buffers, library workspaces: not ours to use
     Calibration calibration;
+    double power_watts = 0;  // most that it draws by itself; 0: unknown
+    PriceRange price;
+    std::string system;  // the cluster preset that it stands in where nothing else is said; may be empty
     std::map<std::string, std::string> sources;  // figure -> where it comes from
     bool operator==(const DeviceSpec&) const = default;
 };
 
-// The links between nodes.
+// The links between nodes. Groups within a leaf have the full line rate. In a rail-optimised tree, where
+// the i-th NICs of many nodes share a switch and collectives stay on their rail, a leaf holds as many
+// nodes as that switch has ports down; in a plain one, that over the NICs of a node.
 struct NetworkSpec {
+    std::string fabric;  // "infiniband", "roce", "efa", ... (hardware/links.h); may be empty
     int nics_per_node = 0;
-    Bandwidth nic;  // line rate of one, per direction
-    double oversubscription = 1;
+    Bandwidth nic;                // line rate of one, per direction
+    double oversubscription = 1;  // above the leaves
+    std::int64_t leaf_nodes = 0;  // 0: every node is a leaf of its own
     NetworkConstants constants;
     bool operator==(const NetworkSpec&) const = default;
 };
@@ -43,11 +57,14 @@ struct ClusterSpec {
     std::string name;
     DeviceSpec device;
     int devices_per_node = 1;
+    int devices_per_tray = 0;  // a rack whose domain may be used in trays of so many; 0: none
     std::int64_t nodes = 1;
     DomainConstants domain;  // inside a node
     NetworkSpec network;
-    Bytes host_memory;                 // per node
-    std::string default_framework;     // "megatron-lm" for GPU presets, "foretrain" for a calibrated machine
+    Bytes host_memory;                // per node
+    double power_watts_per_node = 0;  // the whole node at most; 0: unknown
+    PriceRange price;                 // per device, where this system's differs from the device's own
+    std::string default_framework;    // "megatron-lm" for GPU presets, "foretrain" for a calibrated machine
     std::map<std::string, std::string> sources;
 
     bool operator==(const ClusterSpec&) const = default;

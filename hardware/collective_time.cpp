@@ -40,7 +40,7 @@ std::int64_t ring_steps(Collective kind, std::int64_t ranks) {
 double ring_us(Collective kind, std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
     const double steps = as_double(ring_steps(kind, ranks));
     const double chunk = as_double(bytes) / as_double(ranks);
-    const double step = chunk / (d.ring_gbps * us_per_gb);
+    const double step = chunk / (d.ring_of(ranks) * us_per_gb);
     const double x = steps * step;
     const double t = d.a_us + d.s_us * steps + x + d.d * step + std::sqrt(x * d.ramp_us);
     if (bytes / ranks < d.simple_from.value) return t;
@@ -56,7 +56,7 @@ bool switch_reduces(std::int64_t bytes, std::int64_t ranks, const DomainConstant
 
 double switch_all_reduce_us(std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
     // A rank sends its array once to the switch, and gets back what it reduced for the others.
-    const double x = as_double(bytes) * (1 + 1 / as_double(ranks)) / (d.nvls_gbps * us_per_gb);
+    const double x = as_double(bytes) * (1 + 1 / as_double(ranks)) / (d.nvls_of(ranks) * us_per_gb);
     return d.nvls_a_us + x + std::sqrt(x * d.nvls_ramp_us);
 }
 
@@ -83,7 +83,8 @@ double network_all_reduce_us(std::int64_t bytes, const GroupPlacement& group, co
             gbps = std::max(gbps,
                             std::min(two_node_tree_efficiency * group.line_gbps * volume, network.two_node_tree_gbps));
         const bool in_switch = domain.nvls_ranks > 0 && group.per_node >= domain.nvls_ranks;
-        gbps = std::min(gbps, in_switch ? volume * domain.nvls_gbps / (1 + 1 / g) : domain.ring_gbps);
+        gbps = std::min(
+            gbps, in_switch ? volume * domain.nvls_of(group.per_node) / (1 + 1 / g) : domain.ring_of(group.per_node));
     }
     const double s = as_double(bytes);
     const double x = volume * s / (gbps * us_per_gb);
@@ -96,7 +97,7 @@ double network_ring_us(std::int64_t bytes, const GroupPlacement& group, const Do
                        const NetworkConstants& network) {
     const double n = as_double(group.ranks);
     double gbps = network.efficiency * group.line_gbps;
-    if (group.per_node > 1) gbps = std::min(gbps, domain.ring_gbps);
+    if (group.per_node > 1) gbps = std::min(gbps, domain.ring_of(group.per_node));
     const double across = as_double(group.nodes - 1), inside = as_double(group.ranks - 1) - across;
     const double x = (n - 1) / n * as_double(bytes) / (gbps * us_per_gb);
     const double simple = base_latency + inside * simple_step_inside + across * simple_step_across + x;

@@ -2,8 +2,10 @@
 //
 //   DeviceSpec d = device_from_json(Json("a100-sxm-80gb"));
 //
+// Presets go by their aliases too ("h100", "H100_SXM5-80GB"), links and clusters likewise.
 // The file holds what DeviceSpec holds: peak FLOP/s by element type, memory, and the calibration
-// constants with their birth certificates (hardware/calibration.h).
+// constants with their birth certificates (hardware/calibration.h), which may be
+// carried over from another device (hardware/calibration_file.h).
 #pragma once
 
 #include <string>

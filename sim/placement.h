@@ -4,10 +4,11 @@
 // groups of an axis communicate at once (slices of the same layer, of the same gradient), so those
 // that leave a node share its NICs:
 //
-//   line rate of a group = min(nic min(nics, g max(1, nics/devices)), nics nic / k) / oversubscription
+//   line rate of a group = min(nic min(nics, g max(1, nics/devices)), nics nic / k)
 //
 // with g its ranks on the node and k the groups that leave it: each rank reaches its own NICs at most,
-// and the node has no more than it has. A group is held to its weakest node.
+// and the node has no more than it has. Groups that lie across leaves of the network's tree divide by its
+// oversubscription. A group is held to its weakest node.
 //
 //   placements({.tensor = 8, .data = 4}, Axis::data, 8, network)
 //       == {{.ranks = 4, .nodes = 4, .per_node = 1, .line_gbps = nic}}

@@ -41,12 +41,9 @@ private:
     std::string folder_;
 };
 
-// A cluster whose constants allow fp32, which the engine runs: those of bf16 under another name.
+// A cluster with constants for fp32, which the engine runs.
 std::string fp32_cluster(const TemporaryFolder& folder) {
     ClusterSpec c = read_cluster("dgx-h100");
-    GemmConstants gemm = c.device.calibration.gemm.front();
-    gemm.dtype = DType::fp32;
-    c.device.calibration.gemm.push_back(gemm);
     c.default_framework = "foretrain";
     const std::string path = folder.file("cluster.json");
     std::ofstream(path) << cluster_to_json(c).dump();

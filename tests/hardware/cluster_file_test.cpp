@@ -4,23 +4,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
-#include "base/error.h"
 #include "hardware/device_file.h"
+#include "tests/hardware/support/refusal.h"
 
 namespace foretrain {
 namespace {
 
-UserErrorText refusal(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& e) {
-        return e.text();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-}
+using support::refusal;
 
 Json parsed(std::string_view text) { return Json::parse(text, "cluster.json"); }
 
@@ -76,27 +67,7 @@ TEST(ClusterFile, PresetsHaveTheirPublishedFigures) {
     EXPECT_EQ(h.network.nics_per_node * h.network.nic.gigabytes() * 8, 3200);
     EXPECT_EQ(h.domain.nvls_ranks, 5);
     EXPECT_EQ(h.device.calibration.gemm_for(DType::bf16)->sustained, 0.12);
-    EXPECT_EQ(h.device.calibration.gemm_for(DType::fp32), nullptr);
-}
-
-TEST(ClusterFile, EveryPresetIsSoundAndSourced) {
-    ASSERT_EQ(cluster_preset_names(), (std::vector<std::string>{"dgx-a100", "dgx-h100"}));
-    ASSERT_EQ(device_preset_names(), (std::vector<std::string>{"a100-sxm-80gb", "h100-sxm-80gb"}));
-    for (const std::string& name : cluster_preset_names()) {
-        const ClusterSpec c = read_cluster(name);
-        EXPECT_EQ(c.name, name);
-        EXPECT_EQ(c.default_framework, "megatron-lm");
-        EXPECT_FALSE(c.domain.born.source.empty());
-        EXPECT_FALSE(c.network.constants.born.source.empty());
-        for (const char* figure : {"devices_per_node", "network", "host_memory_bytes"})
-            EXPECT_TRUE(c.sources.count(figure)) << name << ' ' << figure;
-        for (const char* figure : {"peak_flops_per_second", "memory_bytes", "memory_bandwidth_bytes_per_second",
-                                   "multiprocessors", "reserved_bytes"})
-            EXPECT_TRUE(c.device.sources.count(figure)) << name << ' ' << figure;
-        for (const GemmConstants& g : c.device.calibration.gemm) EXPECT_FALSE(g.born.source.empty());
-        EXPECT_FALSE(c.device.calibration.attention.born.source.empty());
-        EXPECT_FALSE(c.device.calibration.memory_bound.born.source.empty());
-    }
+    EXPECT_EQ(h.device.calibration.gemm_for(DType::fp64), nullptr);
 }
 
 TEST(ClusterFile, WhatIsWrittenReadsBackEqual) {
@@ -125,25 +96,26 @@ TEST(ClusterFile, PathsAreRelativeToTheFileTheyStandIn) {
     std::filesystem::remove_all(folder);
 }
 
-TEST(ClusterFile, ReadsTheShortForm) {
-    const ClusterSpec c = cluster_from_json(parsed(
-        R"({"gpu": "a100-sxm-80gb", "gpus": 64, "gpus_per_node": 8, "intra_node": "nvlink3", "inter_node_gbps_per_node": 800})"));
-    EXPECT_EQ(c.nodes, 8);
+TEST(ClusterFile, StatesWhatDiffersFromAPreset) {
+    const ClusterSpec c = cluster_from_json(parsed(R"({"like": "dgx-h100", "name": "ours", "nodes": 64,
+        "network": {"fabric": "roce", "nics_per_node": 4, "oversubscription": 2, "leaf_nodes": 16}})"));
+    const ClusterSpec base = read_cluster("dgx-h100");
+    EXPECT_EQ(c.name, "ours");
+    EXPECT_EQ(c.device, base.device);
+    EXPECT_EQ(c.domain, base.domain);
     EXPECT_EQ(c.network.nics_per_node, 4);
-    EXPECT_EQ(c.network.nic.gigabytes(), 25);
-    EXPECT_EQ(c.domain, read_cluster("dgx-a100").domain);
-    const ClusterSpec slow =
-        cluster_from_json(parsed(R"({"gpu": "h100-sxm-80gb", "gpus": 16, "inter_node_gbps_per_node": 100})"));
-    EXPECT_EQ(slow.network.nics_per_node * slow.network.nic.gigabytes() * 8, 100);
-    EXPECT_EQ(cluster_from_json(parsed(R"({"gpu": "h100-sxm-80gb", "gpus": 4})")).devices(), 4);
-    EXPECT_EQ(refusal([] { cluster_from_json(parsed(R"({"gpu": "a100-sxm-80g", "gpus": 8})")); }).suggestion,
-              "a100-sxm-80gb");
-    EXPECT_EQ(refusal([] { cluster_from_json(parsed(R"({"gpu": "a100-sxm-80gb", "gpus": 12})")); }).suggestion,
-              "8 or 16");
-    EXPECT_EQ(refusal([] {
-                  cluster_from_json(parsed(R"({"gpu": "a100-sxm-80gb", "gpus": 8, "intra_node": "pcie4"})"));
-              }).field,
-              "intra_node");
+    EXPECT_EQ(c.network.nic, base.network.nic);
+    EXPECT_EQ(c.network.leaf_nodes, 16);
+    EXPECT_GT(c.network.constants.spread, base.network.constants.spread);
+    EXPECT_EQ(rewritten(c), c);
+    EXPECT_EQ(refusal([] { cluster_from_json(parsed(R"({"like": "dgx-h10"})")); }).suggestion, "dgx-h100");
+    EXPECT_EQ(
+        refusal([] {
+            cluster_from_json(parsed(R"({"device": "h100", "devices_per_node": 8, "domain": {"link": "nvlnk4"}})"));
+        }).suggestion,
+        "nvlink4");
+    EXPECT_EQ(refusal([] { cluster_from_json(parsed(R"({"like": "dgx-h100", "network": {"fabric": "efs"}})")); }).field,
+              "network.fabric");
 }
 
 TEST(ClusterFile, RefusesUnknownNamesAndKeys) {
@@ -241,6 +213,20 @@ TEST(ClusterFile, Scales) {
     scale_to_devices(c, 3);
     EXPECT_EQ(c.devices_per_node, 3);
     EXPECT_EQ(c.nodes, 1);
+    ClusterSpec rack = read_cluster("gb200-nvl72");
+    scale_to_nodes(rack, 2);
+    EXPECT_EQ(rack.devices(), 144);
+    scale_to_devices(rack, 256);  // 64 of each of four racks, with their NICs
+    EXPECT_EQ(rack.nodes, 4);
+    EXPECT_EQ(rack.devices_per_node, 64);
+    EXPECT_EQ(rack.network.nics_per_node, 64);
+    rack = read_cluster("gb200-nvl72");
+    scale_to_devices(rack, 8);
+    EXPECT_EQ(rack.devices_per_node, 8);
+    refusal([&] {
+        ClusterSpec r = read_cluster("gb200-nvl72");
+        scale_to_devices(r, 148);
+    });
     ClusterSpec local = local_machine();
     refusal([&] { scale_to_nodes(local, 2); });  // no network described
     const UserErrorText too_many = refusal([&] { scale_to_devices(local, 2 * local.devices_per_node); });

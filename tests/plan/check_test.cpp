@@ -117,7 +117,7 @@ TEST(Check, NamesEveryBrokenRule) {
              p.parallelism.recompute = {Recompute::Kind::every, 2};
          }},
         {"framework_unknown", [](Plan& p) { p.framework = "megatron"; }},
-        {"precision_not_calibrated", [](Plan& p) { p.training.precision = DType::fp32; }},
+        {"precision_not_calibrated", [](Plan& p) { p.cluster.device.calibration.gemm.clear(); }},
         {"precision_not_calibrated", [](Plan& p) { p.cluster.device.peak.clear(); }},
         {"precision_not_calibrated", [](Plan& p) { p.cluster.device.calibration.attention = {}; }},
         {"microbatch_too_large", [](Plan& p) { p.training.sequence_length = std::int64_t{1} << 37; }},

@@ -57,6 +57,23 @@ TEST(Placement, OversubscriptionDividesTheLineRate) {
     EXPECT_EQ(only({.tensor = 8, .data = 4}, Axis::data, n), (GroupPlacement{4, 4, 1, 25}));
 }
 
+// Leaves of two nodes: groups on nodes 0-1 and 2-3 have the full rate, those over four nodes half of it.
+TEST(Placement, GroupsWithinALeafHaveTheFullRate) {
+    NetworkSpec n = network(8, 50);
+    n.oversubscription = 2;
+    n.leaf_nodes = 2;
+    const RankGrid grid{.tensor = 8, .data = 2, .pipeline = 2};
+    EXPECT_EQ(only(grid, Axis::data, n), (GroupPlacement{2, 2, 1, 50}));
+    EXPECT_EQ(only(grid, Axis::pipeline, n), (GroupPlacement{2, 2, 1, 25}));
+    EXPECT_DOUBLE_EQ(message_line_gbps(grid, 0, 1, 8, n), 25);
+    EXPECT_DOUBLE_EQ(message_line_gbps({.tensor = 8, .pipeline = 4}, 0, 1, 8, n), 50);
+    EXPECT_DOUBLE_EQ(message_line_gbps({.tensor = 8, .pipeline = 4}, 1, 2, 8, n), 25);
+    n.leaf_nodes = 3;  // nodes 2-3 lie across leaves
+    EXPECT_EQ(only(grid, Axis::data, n), (GroupPlacement{2, 2, 1, 25}));
+    n.leaf_nodes = 4;
+    EXPECT_EQ(only(grid, Axis::pipeline, n), (GroupPlacement{2, 2, 1, 50}));
+}
+
 // Six tensor ranks on nodes of eight: ranks 0-5 share a node, 6-11 stand 2 + 4, 12-17 stand 4 + 2,
 // 18-23 share a node. Node 1 holds four ranks each of two groups that leave it; the pair on node 0
 // has two NICs to itself: 100 GB/s, the weakest node of that group.

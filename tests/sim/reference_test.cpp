@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "hardware/cluster_file.h"
 #include "hardware/collective_time.h"
 #include "sim/cost.h"
 #include "tests/sim/support/devices.h"
@@ -39,6 +40,14 @@ TEST(Reference, Gemms) {
     RecordProperty("h100_median_error", std::to_string(h100));
     EXPECT_LE(a100, 0.06);
     EXPECT_LE(h100, 0.06);
+    // The presets whose constants were fitted to these tables, L40S with a throttle of its own.
+    for (const auto& [gpu, preset] : {std::pair{"A100-SXM-80", "dgx-a100"},
+                                      {"H100-SXM", "dgx-h100"},
+                                      {"H200", "dgx-h200"},
+                                      {"B200", "dgx-b200"},
+                                      {"GB200", "gb200-nvl72"}})
+        EXPECT_LE(gemm_error(rows, gpu, read_cluster(preset)), 0.08) << gpu;
+    EXPECT_LE(gemm_error(rows, "L40S", read_cluster("pcie-8x-l40s")), 0.2);
 }
 
 Collective kind(const std::string& name) {
@@ -74,6 +83,11 @@ TEST(Reference, Collectives) {
     const auto rows = read_collectives(*path);
     EXPECT_LE(collective_error(rows, "aic-a100", a100_cluster(1)), 0.08);
     EXPECT_LE(collective_error(rows, "aic-h100", h100_cluster(1)), 0.08);
+    for (const auto& [table, preset] : {std::pair{"aic-a100", "dgx-a100"},
+                                        {"aic-h200", "dgx-h200"},
+                                        {"aic-b200", "dgx-b200"},
+                                        {"aic-gb200", "gb200-nvl72"}})
+        EXPECT_LE(collective_error(rows, table, read_cluster(preset)), 0.08) << table;
     // 4 to 1024 nodes, two digitised plots
     EXPECT_LE(network_error(rows, "gtc24-nvlstree-h100", h100_cluster(1024)), 0.08);
     EXPECT_LE(network_error(rows, "arxiv2411.13055-h100", h100_cluster(1024)), 0.08);
