@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/standard_streams.h"
+#include "base/standard_streams.h"
 
 int main(int argc, char** argv) {
     foretrain::open_standard_streams();

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/standard_streams.h"
+#include "base/standard_streams.h"
 #include "exec/calibrate.h"
 #include "exec/runtime.h"
 #include "hardware/cluster_file.h"
