@@ -1,6 +1,8 @@
-#include "cli/standard_streams.h"
+#include "base/standard_streams.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
