@@ -29,9 +29,57 @@ std::vector<std::string> sorted(Names names) {
 }
 
 std::string_view name_of(Positions p) {
-    return p == Positions::learned ? "learned" : p == Positions::rope ? "rope" : "none";
+    switch (p) {
+        case Positions::learned: return "learned";
+        case Positions::rope: return "rope";
+        case Positions::alibi: return "alibi";
+        case Positions::none: return "none";
+    }
+    return "?";
 }
 std::string_view name_of(Norm n) { return n == Norm::layernorm ? "layernorm" : "rmsnorm"; }
+
+std::string_view name_of(Activation a) {
+    switch (a) {
+        case Activation::gelu: return "GELU";
+        case Activation::silu: return "SiLU";
+        case Activation::relu: return "ReLU";
+        case Activation::squared_relu: return "squared ReLU";
+    }
+    return "?";
+}
+
+std::string biases_of(const ModelSpec& m) {
+    std::vector<std::string> places;
+    for (const auto& [biased, place] : {std::pair{m.qkv_biased(), "q, k and v"},
+                                        {m.projection_biased(), "projection"},
+                                        {m.mlp_biased(), "MLP"},
+                                        {m.head_bias, "head"}})
+        if (biased) places.emplace_back(place);
+    if (places.empty()) return "no";
+    return m.bias && !m.head_bias ? "yes" : "of " + fmt::format("{}", fmt::join(places, ", "));
+}
+
+std::string window_of(const ModelSpec& m) {
+    const SlidingWindow& w = m.sliding_window;
+    if (w.full_every == 0) return fmt::format("{} tokens", w.size);
+    return fmt::format("{} tokens, but on each layer whose number is a multiple of {}", w.size, w.full_every);
+}
+
+// What few models have, a line each.
+void add_rare_rows(const ModelSpec& m, TextTable& t) {
+    if (m.block != Block::sequential)
+        t.row({"block", fmt::format("attention and MLP in parallel, behind {}",
+                                    m.block == Block::parallel ? "a norm each" : "one norm")});
+    if (m.query_key_norm != QueryKeyNorm::none)
+        t.row({"query-key norm", m.query_key_norm == QueryKeyNorm::shared ? "one for all heads" : "one for each head"});
+    if (m.post_norms) t.row({"post norms", "on the outputs of attention and MLP"});
+    if (m.embedding_norm) t.row({"embedding", "normalised"});
+    if (m.rotary_dim > 0) t.row({"rope", fmt::format("turns {} elements of {}", m.rotary_dim, m.head_dim)});
+    if (m.sliding_window.size > 0) t.row({"sliding window", window_of(m)});
+    if (m.elementwise_scaling) t.row({"scaling", "some tensors are scaled or capped; not executed"});
+    if (!m.note.empty()) t.row({"note", m.note});
+}
 
 std::string parameters_of(const ModelSpec& m) { return short_count(static_cast<double>(parameter_count(m))); }
 
@@ -57,12 +105,13 @@ std::string model_text(const ModelSpec& m) {
     t.row({"hidden size", number(m.hidden_size)});
     t.row({"attention", fmt::format("{} heads of {}, {} key-value head{}", m.attention_heads, m.head_dim, m.kv_heads,
                                     m.kv_heads == 1 ? "" : "s")});
-    t.row({"MLP", fmt::format("{}, {}{}", m.ffn_hidden_size, m.activation == Activation::gelu ? "GELU" : "SiLU",
-                              m.gated_mlp ? ", gated" : "")});
+    t.row({"MLP", fmt::format("{}, {}{}", m.ffn_hidden_size, name_of(m.activation), m.gated_mlp ? ", gated" : "")});
     t.row({"vocabulary", fmt::format("{}{}", m.vocab_size, m.tied_embeddings ? ", tied embeddings" : "")});
     t.row({"positions", fmt::format("{}, up to {}", name_of(m.positions), m.max_positions)});
-    t.row({"norm", std::string(name_of(m.norm))});
-    t.row({"biases", m.bias ? "yes" : m.attention_bias ? "of q, k and v" : "no"});
+    t.row({"norm",
+           fmt::format("{}{}", name_of(m.norm), m.norm == Norm::layernorm && !m.norm_bias ? " without bias" : "")});
+    t.row({"biases", biases_of(m)});
+    add_rare_rows(m, t);
     return fmt::format("{}: {} parameters ({})\n{}", m.name, parameters_of(m),
                        grouped(static_cast<double>(parameter_count(m))), t.text(2));
 }

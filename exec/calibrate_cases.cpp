@@ -69,6 +69,12 @@ public:
             }
             add(RopeArgs{.batch = 1, .sequence = 256, .heads = 4, .kv_heads = 4, .head_dim = head_dim, .type = type_},
                 {real(256 * 12 * head_dim)});
+            QkNormArgs norm{.rows = 256, .heads = 4, .kv_heads = 4, .head_dim = head_dim, .type = type_};
+            norm.gradient = type_;
+            add(norm, {real(256 * 12 * head_dim), real(256 * 8 * head_dim), real(head_dim), real(head_dim)});
+            norm.backward = true;
+            add(norm, {real(256 * 12 * head_dim), real(256 * 8 * head_dim), real(head_dim), real(head_dim),
+                       real(head_dim), real(head_dim)});
         }
     }
 

@@ -95,18 +95,22 @@ double attention_us(const AttentionShape& a, const AttentionPass& pass, const Pr
         if (head_dim >= a.head_dim) break;
     }
     const double s = static_cast<double>(a.sequence), d = static_cast<double>(a.head_dim);
+    const bool windowed = a.window > 0 && a.window < a.sequence;
+    const double seen = static_cast<double>(windowed ? a.window : a.sequence);  // by the last queries
     const double streams = static_cast<double>(a.batch) * static_cast<double>(a.heads);
     const double multiprocessors = static_cast<double>(processor.multiprocessors);
     const double rate = processor.flops * efficiency;
     // Two products forward; backward five, the scores being computed again.
     const double products = a.backward ? 2.5 : 1;
-    // Keys that an average query block sees under the causal mask, its own diagonal block in full.
-    const double keys = std::min(s, (s + query_block) / 2);
+    // Keys that an average query block sees under the causal mask, its own diagonal block in full: half
+    // the sequence, or of a window w the w (1 - w / 2s) that its query sees.
+    const double average = windowed ? seen * (1 - seen / (2 * s)) : s / 2;
+    const double keys = std::min(s, average + query_block / 2.0);
     const double queries = static_cast<double>(std::min(a.sequence, query_block));
 
     const double work = products * 4 * streams * s * keys * d / rate;
-    // The last block of a sequence sees all keys, and no other multiprocessor can help it.
-    const double longest = products * 4 * queries * d * s / (rate / multiprocessors);
+    // The last block of a sequence sees the most keys, and no other multiprocessor can help it.
+    const double longest = products * 4 * queries * d * seen / (rate / multiprocessors);
     const double tiles = streams * static_cast<double>(ceil_div(a.sequence, query_block));
     return p_norm(work, longest, pass.p) + pass.tile_overhead_us * std::max(tiles / multiprocessors, 1.0) +
            pass.launch_us;

@@ -32,6 +32,7 @@ struct KernelTable {
     KernelFunction<GeluArgs> gelu;
     KernelFunction<SwigluArgs> swiglu;
     KernelFunction<RopeArgs> rope;
+    KernelFunction<QkNormArgs> qk_norm;
     KernelFunction<AttentionForwardArgs> attention_forward;
     KernelFunction<AttentionBackwardArgs> attention_backward;
     KernelFunction<EmbeddingArgs> embedding;

@@ -16,6 +16,7 @@ struct Launch {
     void operator()(const GeluArgs& a) const { table.gelu(a, context); }
     void operator()(const SwigluArgs& a) const { table.swiglu(a, context); }
     void operator()(const RopeArgs& a) const { table.rope(a, context); }
+    void operator()(const QkNormArgs& a) const { table.qk_norm(a, context); }
     void operator()(const AttentionForwardArgs& a) const { table.attention_forward(a, context); }
     void operator()(const AttentionBackwardArgs& a) const { table.attention_backward(a, context); }
     void operator()(const EmbeddingArgs& a) const { table.embedding(a, context); }

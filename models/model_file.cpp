@@ -40,15 +40,25 @@ const std::vector<std::string> inline_keys{"format",
                                            "sources",
                                            "moe",
                                            "mla",
-                                           "sliding_window"};
+                                           "sliding_window",
+                                           "projection_bias",
+                                           "mlp_bias",
+                                           "head_bias",
+                                           "norm_bias",
+                                           "block",
+                                           "query_key_norm",
+                                           "post_norms",
+                                           "embedding_norm",
+                                           "rotary_dim",
+                                           "position_offset",
+                                           "elementwise_scaling",
+                                           "note"};
 
 // Fields of the form that are not supported yet: null is neutral, anything else would be planned wrongly.
 void refuse_unsupported(const Json& value) {
-    for (const char* key : {"moe", "mla", "sliding_window"})
+    for (const char* key : {"moe", "mla"})
         if (value.has(key))
             value.at(key).fail(fmt::format("\"{}\", which is not supported yet", key), "null, or the key left out");
-    if (const Json p = value.get("positions"); p.is_string() && p.string() == "alibi")
-        p.fail("\"alibi\", which is not supported yet", "learned, rope or none");
 }
 
 std::int64_t size_or(const Json& value, const char* key, std::int64_t most, std::int64_t otherwise) {
@@ -64,9 +74,61 @@ Enum choice_or(const Json& value, const char* key, const std::vector<std::string
     return value.has(key) ? static_cast<Enum>(value.at(key).one_of(names)) : otherwise;
 }
 
-const std::vector<std::string> positions_names{"learned", "rope", "none"};
+const std::vector<std::string> positions_names{"learned", "rope", "none", "alibi"};
 const std::vector<std::string> norm_names{"layernorm", "rmsnorm"};
-const std::vector<std::string> activation_names{"gelu", "silu"};
+const std::vector<std::string> activation_names{"gelu", "silu", "relu", "squared_relu"};
+const std::vector<std::string> block_names{"sequential", "parallel", "parallel_shared_norm"};
+const std::vector<std::string> query_key_norm_names{"none", "shared", "per_head"};
+
+template <class Enum>
+const std::string& name_in(const std::vector<std::string>& names, Enum value) {
+    return names[static_cast<std::size_t>(value)];
+}
+
+// The fields that most models leave at their defaults.
+void read_rare_fields(const Json& value, ModelSpec& m) {
+    m.projection_bias = flag_or(value, "projection_bias", false);
+    m.mlp_bias = flag_or(value, "mlp_bias", false);
+    m.head_bias = flag_or(value, "head_bias", false);
+    m.norm_bias = flag_or(value, "norm_bias", true);
+    m.block = choice_or(value, "block", block_names, Block::sequential);
+    m.query_key_norm = choice_or(value, "query_key_norm", query_key_norm_names, QueryKeyNorm::none);
+    m.post_norms = flag_or(value, "post_norms", false);
+    m.embedding_norm = flag_or(value, "embedding_norm", false);
+    if (value.has("rotary_dim")) m.rotary_dim = value.at("rotary_dim").integer(0, largest_size);
+    if (value.has("position_offset")) m.position_offset = value.at("position_offset").integer(0, largest_size);
+    if (value.has("sliding_window")) {
+        const Json window = value.at("sliding_window");
+        window.only_keys({"size", "full_every"});
+        m.sliding_window.size = window.at("size").integer(1, largest_size);
+        if (window.has("full_every")) m.sliding_window.full_every = window.at("full_every").integer(0, largest_layers);
+    }
+    m.elementwise_scaling = flag_or(value, "elementwise_scaling", false);
+    if (value.has("note")) m.note = value.at("note").string();
+}
+
+void write_rare_fields(const ModelSpec& m, Json& out) {
+    const ModelSpec usual;
+    const auto set = [&](const char* key, const auto& field, const auto& otherwise) {
+        if (field != otherwise) out.set(key, field);
+    };
+    set("projection_bias", m.projection_bias, usual.projection_bias);
+    set("mlp_bias", m.mlp_bias, usual.mlp_bias);
+    set("head_bias", m.head_bias, usual.head_bias);
+    set("norm_bias", m.norm_bias, usual.norm_bias);
+    set("block", name_in(block_names, m.block), name_in(block_names, usual.block));
+    set("query_key_norm", name_in(query_key_norm_names, m.query_key_norm),
+        name_in(query_key_norm_names, usual.query_key_norm));
+    set("post_norms", m.post_norms, usual.post_norms);
+    set("embedding_norm", m.embedding_norm, usual.embedding_norm);
+    set("rotary_dim", m.rotary_dim, usual.rotary_dim);
+    set("position_offset", m.position_offset, usual.position_offset);
+    if (m.sliding_window != usual.sliding_window)
+        out.set("sliding_window",
+                Json::object().set("size", m.sliding_window.size).set("full_every", m.sliding_window.full_every));
+    set("elementwise_scaling", m.elementwise_scaling, usual.elementwise_scaling);
+    set("note", m.note, usual.note);
+}
 
 // gated_mlp left out: false, the plain MLP that `ffn_hidden_size` = 4 hidden goes with. The other
 // defaults follow the family that this choice points to: Llama if gated, GPT-2 otherwise.
@@ -101,6 +163,7 @@ ModelSpec model_from_inline(const Json& value) {
     if (value.has("norm_epsilon")) m.norm_epsilon = value.at("norm_epsilon").number(smallest_epsilon, largest_epsilon);
     m.attention_bias = flag_or(value, "attention_bias", false);
     if (value.has("rope_theta")) m.rope_theta = value.at("rope_theta").number(1, largest_theta);
+    read_rare_fields(value, m);
     return m;
 }
 
@@ -130,7 +193,7 @@ ModelSpec preset_named(const std::string& name, const Json& where) {
 double rough_count(const ModelSpec& m) {
     const double h = static_cast<double>(m.hidden_size);
     const double layer = h * static_cast<double>(m.qkv_size() + m.query_size() + m.fc1_size() + m.ffn_hidden_size);
-    return layer * static_cast<double>(m.layers) + 2 * h * static_cast<double>(m.vocab_size + m.max_positions);
+    return layer * static_cast<double>(m.layers) + 2 * h * static_cast<double>(m.vocab_size + m.position_rows());
 }
 
 }  // namespace
@@ -151,12 +214,16 @@ void require_sound(const ModelSpec& m, const Json& where) {
                fmt::format("a divisor of attention_heads = {}", m.attention_heads));
     if (m.head_dim > largest_size / m.attention_heads)
         refuse("head_dim", std::to_string(m.head_dim), fmt::format("all heads together at most {}", largest_size));
-    if (m.positions == Positions::rope && m.head_dim % 2 != 0)
+    if (m.positions == Positions::rope && m.rotary_dim == 0 && m.head_dim % 2 != 0)
         refuse("head_dim", std::to_string(m.head_dim), "an even number: rotary positions turn pairs");
-    if (m.gated_mlp != (m.activation == Activation::silu))
-        refuse("activation", m.gated_mlp ? "gelu" : "silu",
-               m.gated_mlp ? "silu with a gated MLP: others are not supported"
-                           : "gelu with a plain MLP: others are not supported");
+    if (m.rotary_dim > m.head_dim || m.rotary_dim % 2 != 0)
+        refuse("rotary_dim", std::to_string(m.rotary_dim),
+               fmt::format("an even number up to head_dim = {}: rotary positions turn pairs", m.head_dim));
+    if (m.head_bias && m.tied_embeddings)
+        refuse("head_bias", "true", "false with tied_embeddings: a bias on a tied head is not supported");
+    if (m.post_norms && (m.is_parallel() || m.projection_biased() || m.mlp_biased()))
+        refuse("post_norms", "true",
+               "false with a parallel block, and with biases on what they normalise: neither is supported");
     if (rough_count(m) > static_cast<double>(largest_count))
         refuse("hidden_size", fmt::format("a model of {:.1e} parameters", rough_count(m)),
                fmt::format("at most {:.1e}", static_cast<double>(largest_count)));
@@ -176,7 +243,7 @@ ModelSpec model_from_json(const Json& value) {
 
 Json model_to_json(const ModelSpec& m) {
     Json out = Json::object();
-    return out.set("format", model_format)
+    out.set("format", model_format)
         .set("name", m.name)
         .set("layers", m.layers)
         .set("hidden_size", m.hidden_size)
@@ -187,14 +254,16 @@ Json model_to_json(const ModelSpec& m) {
         .set("gated_mlp", m.gated_mlp)
         .set("vocab_size", m.vocab_size)
         .set("tied_embeddings", m.tied_embeddings)
-        .set("positions", positions_names[static_cast<std::size_t>(m.positions)])
+        .set("positions", name_in(positions_names, m.positions))
         .set("max_positions", m.max_positions)
-        .set("norm", norm_names[static_cast<std::size_t>(m.norm)])
+        .set("norm", name_in(norm_names, m.norm))
         .set("norm_epsilon", m.norm_epsilon)
-        .set("activation", activation_names[static_cast<std::size_t>(m.activation)])
+        .set("activation", name_in(activation_names, m.activation))
         .set("bias", m.bias)
         .set("attention_bias", m.attention_bias)
         .set("rope_theta", m.rope_theta);
+    write_rare_fields(m, out);
+    return out;
 }
 
 std::vector<std::string> model_preset_names() {

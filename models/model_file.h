@@ -1,8 +1,12 @@
 // Reading a model: a preset by name, an inline object, or a Hugging Face `config.json`.
 //
 //   ModelSpec a = read_model("gpt2");                       // preset
-//   ModelSpec b = read_model("path/to/config.json");        // model_type gpt2 or llama
+//   ModelSpec b = read_model("path/to/config.json");        // model_type: see models/hugging_face.h
 //   Json out = model_to_json(b);                            // the inline form, for --save-plan
+//
+// The inline form has the fields of ModelSpec by name, `sliding_window` as an object:
+//
+//   {"layers": 26, "hidden_size": 2304, ..., "sliding_window": {"size": 4096, "full_every": 2}}
 //
 // Errors: UserError. An unknown preset is answered with the nearest name, an unsupported
 // `model_type` is refused by its name, an unknown key by its path.

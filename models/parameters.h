@@ -9,8 +9,9 @@
 // key, then its value), so that whole groups fall to a rank.
 //
 // Parameters are gathered in units: the smallest piece that is reduced, sharded (ZeRO) and
-// gathered as one. A unit is one layer, the token embedding, the positions, or the head (final
-// norm apart). Inside a unit the tensors that every tensor rank replicates stand last.
+// gathered as one. A unit is one layer, the token embedding, its norm, the positions, or the head (final
+// norm apart). Inside a unit the tensors that every tensor rank replicates stand last, and of those the
+// ones whose gradient is a sum over the heads of all ranks (`over_heads`) stand first.
 //
 //   for (const ParameterSpec& p : unit_parameters(model, {UnitKind::layer, 3})) total += p.elements();
 #pragma once
@@ -23,7 +24,7 @@
 
 namespace foretrain {
 
-enum class UnitKind : std::uint8_t { embedding, positions, layer, final_norm, head };
+enum class UnitKind : std::uint8_t { embedding, positions, layer, final_norm, head, embedding_norm };
 
 struct UnitRef {
     UnitKind kind = UnitKind::layer;
@@ -43,6 +44,7 @@ struct ParameterSpec {
     bool replicated = false;  // every tensor rank holds all of it
     Init init = Init::normal;
     double init_std = 0.02;
+    bool over_heads = false;  // replicated, but a rank's gradient comes from its own heads only
 
     std::int64_t elements() const { return outer * sharded * inner; }
     std::int64_t elements(std::int64_t tensor_ranks) const {

@@ -320,6 +320,20 @@ const Framework* known_framework(const Plan& plan, Rejections& out) {
     return nullptr;
 }
 
+// What the engine's kernels do not do, by the field of the model that asks for it.
+void check_runnable_model(const ModelSpec& m, std::int64_t sequence, Rejections& out) {
+    const auto refuse = [&](const char* field, std::string found) {
+        out.push_back({.reason = "model_not_runnable",
+                       .field = std::string("model.") + field,
+                       .found = std::move(found),
+                       .rule = "is predicted but not executed: no kernel of this machine's engine does it"});
+    };
+    if (m.positions == Positions::alibi) refuse("positions", "alibi");
+    if (m.sliding_window.size > 0 && m.sliding_window.size < sequence)
+        refuse("sliding_window", fmt::format("{} of {} tokens", m.sliding_window.size, sequence));
+    if (m.elementwise_scaling) refuse("elementwise_scaling", "true");
+}
+
 }  // namespace
 
 std::string text(const Rejection& r) {
@@ -371,6 +385,7 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
                        .rule = "is not executed on this machine",
                        .allowed = "fp32, fp64",
                        .suggestion = "fp32"});
+    check_runnable_model(plan.model, plan.training.sequence_length, out);
     const Parallelism& p = plan.parallelism;
     const bool sound = in_range(p.tensor) && in_range(p.pipeline) && in_range(p.data);
     const std::optional<std::int64_t> world = sound ? product(p.tensor, p.pipeline, p.data) : std::nullopt;

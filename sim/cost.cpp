@@ -108,9 +108,9 @@ double CostModel::attention(const AttentionShape& shape, DType type) const {
 Time CostModel::kernel(const KernelArgs& args) const {
     if (const auto* g = std::get_if<GemmArgs>(&args)) return from_microseconds(gemm(*g));
     if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
-        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, false}, a->type));
+        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, false, a->window}, a->type));
     if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
-        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, true}, a->type));
+        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, true, a->window}, a->type));
     return memory_traffic(kind_of(args), work(args).bytes);
 }
 

@@ -35,7 +35,10 @@ struct Layout {
           group(a.heads / a.kv_heads),
           head_dim(a.head_dim),
           qkv_stride((a.heads + 2 * a.kv_heads) * a.head_dim),
-          context_stride(a.heads * a.head_dim) {}
+          context_stride(a.heads * a.head_dim) {
+        if (a.window > 0 && a.window < a.sequence)
+            throw RunError("the CPU kernel attention has no window; it attends to the whole sequence");
+    }
 
     HeadPlace place(std::int64_t sample, std::int64_t head) const {
         const std::int64_t row = sample * sequence;

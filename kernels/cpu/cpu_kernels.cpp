@@ -13,6 +13,7 @@ const KernelTable& cpu_kernels() {
         .gelu = cpu::gelu,
         .swiglu = cpu::swiglu,
         .rope = cpu::rope,
+        .qk_norm = cpu::qk_norm,
         .attention_forward = cpu::attention_forward,
         .attention_backward = cpu::attention_backward,
         .embedding = cpu::embedding,

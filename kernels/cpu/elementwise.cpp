@@ -9,13 +9,15 @@ namespace foretrain::cpu {
 namespace {
 
 template <class T>
-void run(const ResidualAddArgs& a, const T* x, const T* r, T* y, const T* bias) {
+void run(const ResidualAddArgs& a, const T* x, const T* r, T* y, const T* bias, const T* bias2) {
     if (!bias) {
         for (std::int64_t i = 0; i < a.rows * a.width; ++i) y[i] = x[i] + r[i];
         return;
     }
-    for (std::int64_t row = 0; row < a.rows; ++row, x += a.width, r += a.width, y += a.width)
+    for (std::int64_t row = 0; row < a.rows; ++row, x += a.width, r += a.width, y += a.width) {
         for (std::int64_t j = 0; j < a.width; ++j) y[j] = x[j] + r[j] + bias[j];
+        for (std::int64_t j = 0; bias2 && j < a.width; ++j) y[j] += bias2[j];
+    }
 }
 
 // For every pair of element types.
@@ -59,8 +61,10 @@ void run(const AdamwArgs& a, const KernelContext& c) {
 }  // namespace
 
 void residual_add(const ResidualAddArgs& a, const KernelContext& c) {
-    with_type("residual_add", a.type,
-              [&]<class T>(T) { run(a, in<T>(c, 0), in<T>(c, 1), out<T>(c, 2), a.bias ? in<T>(c, 3) : nullptr); });
+    with_type("residual_add", a.type, [&]<class T>(T) {
+        const T *bias = a.bias ? in<T>(c, 3) : nullptr, *bias2 = a.bias2 ? in<T>(c, 4) : nullptr;
+        run(a, in<T>(c, 0), in<T>(c, 1), out<T>(c, 2), bias, bias2);
+    });
 }
 
 void accumulate(const AccumulateArgs& a, const KernelContext& c) {

@@ -22,6 +22,7 @@ void norm_backward(const NormBackwardArgs&, const KernelContext&);
 void gelu(const GeluArgs&, const KernelContext&);
 void swiglu(const SwigluArgs&, const KernelContext&);
 void rope(const RopeArgs&, const KernelContext&);
+void qk_norm(const QkNormArgs&, const KernelContext&);
 void attention_forward(const AttentionForwardArgs&, const KernelContext&);
 void attention_backward(const AttentionBackwardArgs&, const KernelContext&);
 void embedding(const EmbeddingArgs&, const KernelContext&);

@@ -74,7 +74,7 @@ void backward_row(const NormBackwardArgs& a, const T* dy, const T* x, const T* r
     each_pack<T>(a.width, [&](auto at) {
         const Pack<T> y = at.load(dy), xhat = normal(at);
         at.store(sums.block_weight, at.load(sums.block_weight) + y * xhat);
-        if (!a.rms) at.store(sums.block_bias, at.load(sums.block_bias) + y);
+        if (a.biased()) at.store(sums.block_bias, at.load(sums.block_bias) + y);
         const Pack<T> through = y * at.load(weight) - Pack<T>(mean_gradient) - xhat * Pack<T>(mean_product);
         const Pack<T> gradient = through * Pack<T>(s.scale);
         at.store(dx, residual ? Pack<T>(gradient + at.load(residual)) : gradient);
@@ -95,7 +95,7 @@ void run(const NormBackwardArgs& a, const KernelContext& c) {
     }
     sums.close_block();
     for (std::int64_t i = 0; i < a.width; ++i) dweight[i] = (a.accumulate ? dweight[i] : T{0}) + sums.weight[i];
-    if (a.rms) return;
+    if (!a.biased()) return;
     T* dbias = out<T>(c, after + 3);
     for (std::int64_t i = 0; i < a.width; ++i) dbias[i] = (a.accumulate ? dbias[i] : T{0}) + sums.bias[i];
 }
@@ -104,7 +104,7 @@ void run(const NormBackwardArgs& a, const KernelContext& c) {
 
 void norm_forward(const NormForwardArgs& a, const KernelContext& c) {
     with_type("norm_forward", a.type,
-              [&]<class T>(T) { run(a, in<T>(c, 0), out<T>(c, 1), in<T>(c, 2), a.rms ? nullptr : in<T>(c, 3)); });
+              [&]<class T>(T) { run(a, in<T>(c, 0), out<T>(c, 1), in<T>(c, 2), a.biased() ? in<T>(c, 3) : nullptr); });
 }
 
 void norm_backward(const NormBackwardArgs& a, const KernelContext& c) {

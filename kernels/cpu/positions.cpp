@@ -64,19 +64,19 @@ void run(const PositionsArgs& a, const KernelContext& c) {
 template <class T>
 const T* rotations(const RopeArgs& a) {
     struct Table {
-        std::int64_t sequence = 0, head_dim = 0;
+        std::int64_t sequence = 0, turned = 0;
         double theta = 0;
         std::vector<T> values;
     };
     thread_local Table table;
-    if (table.sequence >= a.sequence && table.head_dim == a.head_dim && table.theta == a.theta)
+    if (table.sequence >= a.sequence && table.turned == a.turned() && table.theta == a.theta)
         return table.values.data();
-    const std::int64_t half = a.head_dim / 2;
-    table = {a.sequence, a.head_dim, a.theta, std::vector<T>(static_cast<std::size_t>(a.sequence * 2 * half))};
+    const std::int64_t half = a.turned() / 2;
+    table = {a.sequence, a.turned(), a.theta, std::vector<T>(static_cast<std::size_t>(a.sequence * 2 * half))};
     T* at = table.values.data();
     for (std::int64_t s = 0; s < a.sequence; ++s, at += 2 * half)
         for (std::int64_t i = 0; i < half; ++i) {
-            const double power = -2.0 * static_cast<double>(i) / static_cast<double>(a.head_dim);
+            const double power = -2.0 * static_cast<double>(i) / static_cast<double>(a.turned());
             const double angle = static_cast<double>(s) * std::pow(a.theta, power);
             at[i] = static_cast<T>(std::cos(angle));
             at[half + i] = static_cast<T>(std::sin(angle));
@@ -96,13 +96,13 @@ void turn(T* head, const T* rotation, std::int64_t half, T direction) {
 
 template <class T>
 void run(const RopeArgs& a, T* qkv) {
-    const std::int64_t half = a.head_dim / 2, turned = a.heads / a.kv_heads + 1;  // queries and the key of a group
-    const std::int64_t group_width = (turned + 1) * a.head_dim;
+    const std::int64_t half = a.turned() / 2, heads = a.heads / a.kv_heads + 1;  // queries and the key of a group
+    const std::int64_t group_width = (heads + 1) * a.head_dim;
     const T* rotation = rotations<T>(a);
     for (std::int64_t row = 0; row < a.batch * a.sequence; ++row)
         for (std::int64_t g = 0; g < a.kv_heads; ++g) {
             T* group = qkv + (row * a.kv_heads + g) * group_width;
-            for (std::int64_t h = 0; h < turned; ++h)
+            for (std::int64_t h = 0; h < heads; ++h)
                 turn(group + h * a.head_dim, rotation + row % a.sequence * 2 * half, half, T(a.backward ? -1 : 1));
         }
 }

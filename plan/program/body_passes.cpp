@@ -242,8 +242,10 @@ private:
 
     void sum_replicated(Contribution& u, Wait written) {
         const UnitShape& shape = shape_of(stage_, u.unit);
-        const std::int64_t count = shape.offsets.back() - shape.replicated_from;
-        if (!c_.parallelism.sequence_parallel || count == 0) return;
+        const bool over_tokens = c_.parallelism.sequence_parallel;
+        const std::int64_t end = over_tokens ? shape.offsets.back() : shape.over_heads_to;
+        const std::int64_t count = end - shape.replicated_from;
+        if (c_.parallelism.tensor == 1 || count <= 0) return;
         BodyBuffer part = whole(u);
         part.elements = count;
         part.offset += Bytes{shape.replicated_from * size_of(part.type)};

@@ -14,7 +14,8 @@ void add_parameter_gather(const StageContext& context, const Stage& stage, Body&
 // microbatch into the rank's shard under ZeRO-2 and 3, else only where `last_microbatch`. With
 // overlap.gradient_reduce while earlier layers run backward, else (ZeRO-0, 1) after all of them.
 // Under sequence parallelism the gradients of tensors that every tensor rank holds are partial
-// sums over tokens: they are summed over the tensor ranks first.
+// sums over tokens: they are summed over the tensor ranks first. Those of a norm that all heads share
+// are partial sums over heads, with or without it.
 void add_gradient_reduce(const StageContext& context, Stage& stage, Body& body, bool last_microbatch);
 
 }  // namespace foretrain

@@ -59,7 +59,7 @@ Operands operands(const BiasGradientArgs& a) {
 Operands operands(const NormForwardArgs& a) {
     const std::int64_t n = a.rows * a.width;
     Operands o{{R, n, a.type}, {W, n, a.type}, {R, a.width, a.type}};
-    if (!a.rms) o.add({R, a.width, a.type});
+    if (a.biased()) o.add({R, a.width, a.type});
     return o;
 }
 
@@ -71,7 +71,7 @@ Operands operands(const NormBackwardArgs& a) {
     o.add({R, a.width, a.type});
     o.add({W, n, a.type});
     o.add(weight_gradient);
-    if (!a.rms) o.add(weight_gradient);
+    if (a.biased()) o.add(weight_gradient);
     return o;
 }
 
@@ -89,7 +89,18 @@ Operands operands(const SwigluArgs& a) {
 
 Operands operands(const RopeArgs& a) {  // the values in qkv are not touched
     const std::int64_t rows = a.batch * a.sequence;
-    return {{U, rows * (a.heads + a.kv_heads) * a.head_dim, a.type, rows * (a.heads + 2 * a.kv_heads) * a.head_dim}};
+    return {{U, rows * (a.heads + a.kv_heads) * a.turned(), a.type, rows * (a.heads + 2 * a.kv_heads) * a.head_dim}};
+}
+
+Operands operands(const QkNormArgs& a) {  // nor here
+    const std::int64_t n = a.rows * (a.heads + a.kv_heads) * a.head_dim;
+    const Operand qkv{U, n, a.type, n + a.rows * a.kv_heads * a.head_dim};
+    const std::int64_t query = (a.per_head ? a.heads : 1) * a.head_dim,
+                       key = (a.per_head ? a.kv_heads : 1) * a.head_dim;
+    if (!a.backward) return {qkv, {W, n, a.type}, {R, query, a.type}, {R, key, a.type}};
+    const Access add = add_or_write(a.accumulate);
+    return {
+        qkv, {R, n, a.type}, {R, query, a.type}, {R, key, a.type}, {add, query, a.gradient}, {add, key, a.gradient}};
 }
 
 Operands operands(const AttentionForwardArgs& a) {
@@ -130,6 +141,7 @@ Operands operands(const ResidualAddArgs& a) {
     const std::int64_t n = a.rows * a.width;
     Operands o{{R, n, a.type}, {R, n, a.type}, {W, n, a.type}};
     if (a.bias) o.add({R, a.width, a.type});
+    if (a.bias2) o.add({R, a.width, a.type});
     return o;
 }
 
@@ -167,22 +179,28 @@ std::int64_t flops(const NormForwardArgs& a) { return a.rows * a.width * (a.rms 
 std::int64_t flops(const NormBackwardArgs& a) { return a.rows * a.width * (a.rms ? 12 : 18); }
 std::int64_t flops(const GeluArgs& a) { return a.rows * a.width * (a.backward ? 15 : 7); }
 std::int64_t flops(const SwigluArgs& a) { return a.rows * a.width * (a.backward ? 11 : 5); }
-std::int64_t flops(const RopeArgs& a) { return 3 * a.batch * a.sequence * (a.heads + a.kv_heads) * a.head_dim; }
+std::int64_t flops(const RopeArgs& a) { return 3 * a.batch * a.sequence * (a.heads + a.kv_heads) * a.turned(); }
+std::int64_t flops(const QkNormArgs& a) {
+    return a.rows * (a.heads + a.kv_heads) * a.head_dim * (a.backward ? (a.rms ? 12 : 18) : (a.rms ? 4 : 8));
+}
 
 // Scores and context are two products of 2 s^2 head_dim each, of which the causal mask leaves one
 // half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
-// computes whole. The softmax is not counted.
+// computes whole. A window w leaves w s - w^2 / 2 pairs. The softmax is not counted.
+std::int64_t twice_pairs(std::int64_t s, std::int64_t window) {
+    return window > 0 && window < s ? window * (2 * s - window) : s * s;
+}
 std::int64_t flops(const AttentionForwardArgs& a) {
-    return 2 * a.batch * a.heads * a.sequence * a.sequence * a.head_dim;
+    return 2 * a.batch * a.heads * twice_pairs(a.sequence, a.window) * a.head_dim;
 }
 // Five such products instead of two: the scores again, and the gradients of P, V, Q and K.
 std::int64_t flops(const AttentionBackwardArgs& a) {
-    return 5 * a.batch * a.heads * a.sequence * a.sequence * a.head_dim;
+    return 5 * a.batch * a.heads * twice_pairs(a.sequence, a.window) * a.head_dim;
 }
 
 std::int64_t flops(const EmbeddingArgs& a) { return a.backward ? a.tokens * a.width : 0; }
 std::int64_t flops(const PositionsArgs& a) { return a.tokens * a.width; }
-std::int64_t flops(const ResidualAddArgs& a) { return a.rows * a.width * (a.bias ? 2 : 1); }
+std::int64_t flops(const ResidualAddArgs& a) { return a.rows * a.width * (1 + (a.bias ? 1 : 0) + (a.bias2 ? 1 : 0)); }
 std::int64_t flops(const AccumulateArgs& a) { return a.elements; }
 std::int64_t flops(const CastArgs&) { return 0; }
 
@@ -231,6 +249,7 @@ KernelKind kind_of(const KernelArgs& args) {
             [](const GeluArgs& a) { return a.backward ? K::gelu_backward : K::gelu_forward; },
             [](const SwigluArgs& a) { return a.backward ? K::swiglu_backward : K::swiglu_forward; },
             [](const RopeArgs&) { return K::rope; },
+            [](const QkNormArgs& a) { return a.backward ? K::qk_norm_backward : K::qk_norm_forward; },
             [](const AttentionForwardArgs&) { return K::attention_forward; },
             [](const AttentionBackwardArgs&) { return K::attention_backward; },
             [](const EmbeddingArgs& a) { return a.backward ? K::embedding_backward : K::embedding_forward; },

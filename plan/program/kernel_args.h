@@ -50,19 +50,21 @@ struct BiasGradientArgs {
     bool operator==(const BiasGradientArgs&) const = default;
 };
 
-// LayerNorm, or RMSNorm if `rms` (then without bias).
-// Operands: const x (rows, width), y (rows, width), const weight (width), const bias (width) if !rms.
+// LayerNorm, or RMSNorm if `rms`. RMSNorm has no bias, LayerNorm has one unless `unbiased`.
+// Operands: const x (rows, width), y (rows, width), const weight (width), const bias (width) if biased().
 struct NormForwardArgs {
     std::int64_t rows = 0, width = 0;
     bool rms = false;
     double epsilon = 1e-5;
     DType type = DType::fp32;
+    bool unbiased = false;
+    bool biased() const { return !rms && !unbiased; }
     bool operator==(const NormForwardArgs&) const = default;
 };
 
 // Statistics are recomputed from x. Operands: const dy, const x, [const residual] (all (rows, width)),
 // const weight (width), dx (rows, width) = gradient through the norm [+ residual],
-// dweight (width), dbias (width) if !rms; weight gradients accumulate if `accumulate`.
+// dweight (width), dbias (width) if biased(); weight gradients accumulate if `accumulate`.
 struct NormBackwardArgs {
     std::int64_t rows = 0, width = 0;
     bool rms = false;
@@ -70,44 +72,74 @@ struct NormBackwardArgs {
     bool accumulate = true;
     double epsilon = 1e-5;
     DType type = DType::fp32, gradient = DType::fp32;
+    bool unbiased = false;
+    bool biased() const { return !rms && !unbiased; }
     bool operator==(const NormBackwardArgs&) const = default;
 };
 
-// GELU (tanh form), if `backward`: operands const dy, const x, dx; else const x, y; all (rows, width).
+// What the activation kernels apply to each element. GELU in its tanh form; squared_relu is relu(x)^2.
+enum class Pointwise : std::uint8_t { gelu, silu, relu, squared_relu };
+
+// GELU, or another function in its place. If `backward`: operands const dy, const x, dx; else const x, y;
+// all (rows, width).
 struct GeluArgs {
     std::int64_t rows = 0, width = 0;
     bool backward = false;
     DType type = DType::fp32;
+    Pointwise function = Pointwise::gelu;
     bool operator==(const GeluArgs&) const = default;
 };
 
-// y = silu(gate) * up. x is (rows, 2 width): each row holds width gates, then width ups.
-// Forward: const x, y (rows, width). Backward: const dy (rows, width), const x, dx (rows, 2 width).
+// y = silu(gate) * up, or another function in silu's place. x is (rows, 2 width): each row holds width
+// gates, then width ups. Forward: const x, y (rows, width). Backward: const dy (rows, width), const x,
+// dx (rows, 2 width).
 struct SwigluArgs {
     std::int64_t rows = 0, width = 0;
     bool backward = false;
     DType type = DType::fp32;
+    Pointwise function = Pointwise::silu;
     bool operator==(const SwigluArgs&) const = default;
 };
 
 // Rotary positions on the queries and keys of a packed qkv, in place. The rows are
 // (batch, sequence); a row holds kv_heads groups of (group query heads, one key head, one value
-// head), each head_dim wide, where group = heads / kv_heads. Pairs (i, i + head_dim/2) turn by
-// position * theta^(-2i/head_dim); `backward` turns the other way. Operand: qkv.
+// head), each head_dim wide, where group = heads / kv_heads. With r the first elements of a head that
+// turn (all of head_dim unless `rotary_dim` says fewer), pairs (i, i + r/2) turn by
+// position * theta^(-2i/r); `backward` turns the other way. Operand: qkv.
 struct RopeArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     double theta = 10000;
     bool backward = false;
     DType type = DType::fp32;
+    std::int64_t rotary_dim = 0;  // 0: head_dim
+    std::int64_t turned() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
     bool operator==(const RopeArgs&) const = default;
 };
 
-// Causal attention over a packed qkv (layout of RopeArgs) without the s x s matrix.
+// A norm over each query and key head of a packed qkv (layout of RopeArgs), in place; LayerNorm
+// without bias, or RMSNorm if `rms`. One weight for all heads, or one for each if `per_head`.
+// Forward: qkv, raw = the queries and keys before (rows, heads + kv_heads, head_dim), const query_weight,
+// const key_weight. Backward: dqkv, const raw, const query_weight, const key_weight, dquery_weight,
+// dkey_weight; weight gradients accumulate if `accumulate`.
+struct QkNormArgs {
+    std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    bool per_head = false;
+    bool rms = true;
+    bool backward = false;
+    bool accumulate = true;
+    double epsilon = 1e-6;
+    DType type = DType::fp32, gradient = DType::fp32;
+    bool operator==(const QkNormArgs&) const = default;
+};
+
+// Causal attention over a packed qkv (layout of RopeArgs) without the s x s matrix. With a `window`
+// a query sees its own position and the window - 1 before it.
 // Operands: const qkv (batch*sequence, (heads + 2 kv_heads) head_dim), context (batch*sequence,
 // heads*head_dim), lse (batch*sequence, heads). Scale 1/sqrt(head_dim).
 struct AttentionForwardArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     DType type = DType::fp32;
+    std::int64_t window = 0;  // 0: none
     bool operator==(const AttentionForwardArgs&) const = default;
 };
 
@@ -115,6 +147,7 @@ struct AttentionForwardArgs {
 struct AttentionBackwardArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     DType type = DType::fp32;
+    std::int64_t window = 0;
     bool operator==(const AttentionBackwardArgs&) const = default;
 };
 
@@ -144,12 +177,13 @@ struct PositionsArgs {
     bool operator==(const PositionsArgs&) const = default;
 };
 
-// y = x + r [+ bias over rows].  Operands: const x, const r, y (all (rows, width)), const bias if `bias`.
-// y may be x or r.
+// y = x + r [+ bias over rows [+ another]].  Operands: const x, const r, y (all (rows, width)), const bias
+// if `bias`, const bias2 if `bias2`.  y may be x or r.
 struct ResidualAddArgs {
     std::int64_t rows = 0, width = 0;
     bool bias = false;
     DType type = DType::fp32;
+    bool bias2 = false;
     bool operator==(const ResidualAddArgs&) const = default;
 };
 
@@ -201,7 +235,7 @@ struct AdamwArgs {
 
 using KernelArgs =
     std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
-                 AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
+                 QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
                  AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
 
 KernelKind kind_of(const KernelArgs& args);

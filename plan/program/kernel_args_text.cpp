@@ -4,7 +4,7 @@
 //
 // The first word is the kind, which also says forward or backward and the part of the loss; then
 // every field in the order of the struct. One list of fields per struct serves both directions.
-// A field that a line leaves out keeps its default.
+// A field that a line leaves out keeps its default; those that few models use are left out where they do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,9 +26,13 @@ template <class Args, class Value>
 struct Field {
     std::string_view name;
     Value Args::*member;
+    bool rare = false;  // printed only where it differs from the default
 };
 template <class Args, class Value>
 Field(const char*, Value Args::*) -> Field<Args, Value>;
+template <class Args, class Value>
+Field(const char*, Value Args::*, bool) -> Field<Args, Value>;
+constexpr bool rare = true;
 
 constexpr auto fields(const GemmArgs&) {
     using A = GemmArgs;
@@ -45,32 +49,44 @@ constexpr auto fields(const BiasGradientArgs&) {
 constexpr auto fields(const NormForwardArgs&) {
     using A = NormForwardArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
-                      Field{"epsilon", &A::epsilon}, Field{"type", &A::type});
+                      Field{"unbiased", &A::unbiased, rare}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type});
 }
 constexpr auto fields(const NormBackwardArgs&) {
     using A = NormBackwardArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
-                      Field{"residual", &A::residual}, Field{"accumulate", &A::accumulate},
-                      Field{"epsilon", &A::epsilon}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
+                      Field{"unbiased", &A::unbiased, rare}, Field{"residual", &A::residual},
+                      Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
+                      Field{"gradient", &A::gradient});
 }
 constexpr auto fields(const GeluArgs&) {  // backward: by the kind
     using A = GeluArgs;
-    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"type", &A::type});
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"function", &A::function, rare},
+                      Field{"type", &A::type});
 }
 constexpr auto fields(const SwigluArgs&) {  // backward: by the kind
     using A = SwigluArgs;
-    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"type", &A::type});
+    return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"function", &A::function, rare},
+                      Field{"type", &A::type});
 }
 constexpr auto fields(const RopeArgs&) {
     using A = RopeArgs;
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
-                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"theta", &A::theta},
+                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim},
+                      Field{"rotary_dim", &A::rotary_dim, rare}, Field{"theta", &A::theta},
                       Field{"backward", &A::backward}, Field{"type", &A::type});
+}
+constexpr auto fields(const QkNormArgs&) {  // backward: by the kind
+    using A = QkNormArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"heads", &A::heads}, Field{"kv_heads", &A::kv_heads},
+                      Field{"head_dim", &A::head_dim}, Field{"per_head", &A::per_head}, Field{"rms", &A::rms},
+                      Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
+                      Field{"gradient", &A::gradient});
 }
 template <class A>
 constexpr auto attention_fields() {
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
-                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"type", &A::type});
+                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"type", &A::type},
+                      Field{"window", &A::window, rare});
 }
 constexpr auto fields(const AttentionForwardArgs&) { return attention_fields<AttentionForwardArgs>(); }
 constexpr auto fields(const AttentionBackwardArgs&) { return attention_fields<AttentionBackwardArgs>(); }
@@ -88,7 +104,7 @@ constexpr auto fields(const PositionsArgs&) {  // backward: by the kind
 constexpr auto fields(const ResidualAddArgs&) {
     using A = ResidualAddArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"bias", &A::bias},
-                      Field{"type", &A::type});
+                      Field{"bias2", &A::bias2, rare}, Field{"type", &A::type});
 }
 constexpr auto fields(const AccumulateArgs&) {
     using A = AccumulateArgs;
@@ -129,6 +145,8 @@ KernelArgs defaults(KernelKind kind) {
         case KernelKind::swiglu_forward: return SwigluArgs{.backward = false};
         case KernelKind::swiglu_backward: return SwigluArgs{.backward = true};
         case KernelKind::rope: return RopeArgs{};
+        case KernelKind::qk_norm_forward: return QkNormArgs{.backward = false};
+        case KernelKind::qk_norm_backward: return QkNormArgs{.backward = true};
         case KernelKind::attention_forward: return AttentionForwardArgs{};
         case KernelKind::attention_backward: return AttentionBackwardArgs{};
         case KernelKind::embedding_forward: return EmbeddingArgs{.backward = false};
@@ -149,12 +167,15 @@ KernelArgs defaults(KernelKind kind) {
 
 constexpr std::array role_names{std::string_view("forward"), std::string_view("input_gradient"),
                                 std::string_view("weight_gradient")};
+constexpr std::array function_names{std::string_view("gelu"), std::string_view("silu"), std::string_view("relu"),
+                                    std::string_view("squared_relu")};
 
 std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
 std::string value_text(double value) { return fmt::format("{}", value); }  // the shortest that reads back the same
 std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(DType value) { return std::string(name_of(value)); }
 std::string value_text(GemmRole value) { return std::string(role_names.at(static_cast<std::size_t>(value))); }
+std::string value_text(Pointwise value) { return std::string(function_names.at(static_cast<std::size_t>(value))); }
 
 // Each answers false for a value that it does not know, and says in `expected` what it does.
 template <class Number>
@@ -182,14 +203,20 @@ bool parse_value(std::string_view text, DType& value, std::string& expected) {
     value = type.value_or(value);
     return type.has_value();
 }
+template <class Enum, class Names>
+bool parse_choice(std::string_view text, Enum& value, const Names& names) {
+    const auto found = std::find(names.begin(), names.end(), text);
+    if (found == names.end()) return false;
+    value = static_cast<Enum>(found - names.begin());
+    return true;
+}
 bool parse_value(std::string_view text, GemmRole& value, std::string& expected) {
     expected = "forward, input_gradient or weight_gradient";
-    for (std::size_t i = 0; i < role_names.size(); ++i)
-        if (role_names[i] == text) {
-            value = static_cast<GemmRole>(i);
-            return true;
-        }
-    return false;
+    return parse_choice(text, value, role_names);
+}
+bool parse_value(std::string_view text, Pointwise& value, std::string& expected) {
+    expected = "gelu, silu, relu or squared_relu";
+    return parse_choice(text, value, function_names);
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {
@@ -238,6 +265,7 @@ template <class Args>
 double magnitude(const Args& args) {
     double product = 1;
     each_field(args, [&](const auto& field) {
+        if (field.name == "window") return;  // it only takes away
         if constexpr (std::is_same_v<decltype(args.*field.member), const std::int64_t&>)
             product *= size_or_one(args.*field.member);
     });
@@ -255,8 +283,11 @@ std::string to_text(const KernelArgs& args) {
     std::string text(name_of(kind_of(args)));
     std::visit(
         [&](const auto& a) {
-            each_field(
-                a, [&](const auto& field) { text += fmt::format(" {}={}", field.name, value_text(a.*field.member)); });
+            const std::decay_t<decltype(a)> usual;
+            each_field(a, [&](const auto& field) {
+                if (field.rare && a.*field.member == usual.*field.member) return;
+                text += fmt::format(" {}={}", field.name, value_text(a.*field.member));
+            });
         },
         args);
     return text;

@@ -228,9 +228,12 @@ Skeleton make_skeleton(const Plan& plan) {
     skeleton.microbatches = plan.microbatches();
     const std::vector<std::int64_t> layers = layers_by_stage(plan);
     std::map<StageShape, std::shared_ptr<const Stage>> built;
+    const SlidingWindow& window = plan.model.sliding_window;
+    const bool alternates = window.size > 0 && window.size < plan.training.sequence_length;
+    const std::int64_t period = alternates ? std::max<std::int64_t>(window.full_every, 1) : 1;
     std::int64_t first_layer = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-        const StageShape shape{layers[i], i == 0, i + 1 == layers.size()};
+        const StageShape shape{layers[i], i == 0, i + 1 == layers.size(), first_layer % period};
         std::shared_ptr<const Stage>& stage = built[shape];
         if (!stage) stage = build_stage(skeleton.context, shape);
         StageSkeleton s;

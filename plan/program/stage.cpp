@@ -40,6 +40,7 @@ std::vector<Segment> segments(const Recompute& recompute, std::int32_t layers) {
 // Indices in Stage::saved of what a layer keeps; -1: not kept.
 struct LayerSaved {
     std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
+    std::int32_t raw_qk = -1, attended = -1, mlp_out = -1;
 };
 
 class StageBuilder {
@@ -85,42 +86,46 @@ private:
         return b.saved(s.x);
     }
 
-    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, Tensor x) {
+    // make(name, member of LayerSaved, elements, type) answers with a tensor.
+    template <class Make>
+    LayerTensors layer_tensors(const TransformerPasses& t, Tensor x, Make&& make) {
         const DType w = c_.types.weight;
-        return {.x = x,
-                .norm1 = b.transient("norm1", t.stream_elements(), w),
-                .qkv = b.transient("qkv", t.qkv_elements(), w),
-                .context = b.transient("context", t.context_elements(), w),
-                .lse = b.transient("lse", t.lse_elements(), c_.statistics),
-                .y = b.transient("y", t.stream_elements(), w),
-                .norm2 = b.transient("norm2", t.stream_elements(), w),
-                .fc1 = b.transient("fc1", t.fc1_elements(), w),
-                .act = b.transient("act", t.act_elements(), w)};
+        LayerTensors s;
+        s.x = x;
+        s.norm1 = make("norm1", &LayerSaved::norm1, t.stream_elements(), w);
+        s.qkv = make("qkv", &LayerSaved::qkv, t.qkv_elements(), w);
+        if (c_.model.query_key_norm != QueryKeyNorm::none)
+            s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
+        s.context = make("context", &LayerSaved::context, t.context_elements(), w);
+        s.lse = make("lse", &LayerSaved::lse, t.lse_elements(), c_.statistics);
+        if (!c_.model.is_parallel()) s.y = make("y", &LayerSaved::y, t.stream_elements(), w);
+        s.norm2 = s.norm1;
+        if (c_.model.block != Block::parallel_shared_norm)
+            s.norm2 = make("norm2", &LayerSaved::norm2, t.stream_elements(), w);
+        s.fc1 = make("fc1", &LayerSaved::fc1, t.fc1_elements(), w);
+        s.act = make("act", &LayerSaved::act, t.act_elements(), w);
+        if (!c_.model.post_norms) return s;
+        s.attended = make("attended", &LayerSaved::attended, t.stream_elements(), w);
+        s.mlp_out = make("mlp_out", &LayerSaved::mlp_out, t.stream_elements(), w);
+        return s;
     }
 
+    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, Tensor x) {
+        return layer_tensors(t, x, [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
+            return b.transient(what, elements, type);
+        });
+    }
+
+    // Selective recompute keeps everything but the results of the core attention.
     LayerTensors stored_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
-        LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
-        const DType w = c_.types.weight;
-        if (s.norm1 < 0) {
-            s.norm1 = b.save("norm1", layer, t.stream_elements(), w);
-            s.qkv = b.save("qkv", layer, t.qkv_elements(), w);
-            if (!selective()) s.context = b.save("context", layer, t.context_elements(), w);
-            if (!selective()) s.lse = b.save("lse", layer, t.lse_elements(), c_.statistics);
-            s.y = b.save("y", layer, t.stream_elements(), w);
-            s.norm2 = b.save("norm2", layer, t.stream_elements(), w);
-            s.fc1 = b.save("fc1", layer, t.fc1_elements(), w);
-            s.act = b.save("act", layer, t.act_elements(), w);
-        }
-        const bool core = s.context >= 0;
-        return {.x = x,
-                .norm1 = b.saved(s.norm1),
-                .qkv = b.saved(s.qkv),
-                .context = core ? b.saved(s.context) : b.transient("context", t.context_elements(), w),
-                .lse = core ? b.saved(s.lse) : b.transient("lse", t.lse_elements(), c_.statistics),
-                .y = b.saved(s.y),
-                .norm2 = b.saved(s.norm2),
-                .fc1 = b.saved(s.fc1),
-                .act = b.saved(s.act)};
+        LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
+        return layer_tensors(
+            t, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
+                const bool core = member == &LayerSaved::context || member == &LayerSaved::lse;
+                if (core && selective()) return b.transient(what, elements, type);
+                if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
+                return b.saved(saved.*member);
+            });
     }
 
     HeadTensors head_tensors(PassBuilder& b, const TransformerPasses& t) {
@@ -135,6 +140,8 @@ private:
         return {.x = b.saved(head_[0]), .norm = b.saved(head_[1]), .logits = b.saved(head_[2]),
                 .lse = b.saved(head_[3]), .targets = b.saved(targets_)};
     }
+
+    Tensor embedded(PassBuilder& b) { return embedded_ < 0 ? -1 : b.saved(embedded_); }
 
     // tokens are kept by the first stage, targets by the last; the other half is read and dropped.
     void load_batch(PassBuilder& b) {
@@ -158,15 +165,16 @@ private:
         Tensor x = layer_input(b, 0, true, -1);
         if (first()) {
             b.section("embedding");
-            t.embedding_forward(b.saved(tokens_), x);
+            if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
+            t.embedding_forward(b.saved(tokens_), embedded(b), x);
         }
         for (const Segment& segment : segments_)
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
                 const LayerTensors s =
                     segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
-                t.attention_forward(layer, s);
+                const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
-                t.mlp_forward(layer, s, out);
+                t.mlp_forward(layer, s, attention, out);
                 x = out;
             }
         if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
@@ -203,7 +211,7 @@ private:
         }
         if (first()) {
             b.section("embedding");
-            t.embedding_backward(b.saved(tokens_), dx);
+            t.embedding_backward(b.saved(tokens_), embedded(b), dx);
         }
         return b.take();
     }
@@ -221,12 +229,12 @@ private:
                 continue;
             }
             out.push_back(transient_layer(b, t, x));
-            t.attention_forward(layer, out.back());
             if (layer + 1 == segment.end() && c_.recompute_stops_early) {
-                t.mlp_forward_kept(layer, out.back());
+                t.layer_forward_kept(layer, out.back());
             } else {
+                const AttentionBranch attention = t.attention_forward(layer, out.back());
                 x = b.transient("x", t.stream_elements(), c_.types.weight);
-                t.mlp_forward(layer, out.back(), x);
+                t.mlp_forward(layer, out.back(), attention, x);
             }
         }
         b.recomputing(false);
@@ -287,7 +295,7 @@ private:
     std::vector<Segment> segments_;
     std::vector<LayerSaved> saved_;
     std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
-    std::int32_t tokens_ = -1, targets_ = -1;
+    std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
 };
 
 }  // namespace

@@ -43,6 +43,7 @@ struct StageShape {
     std::int64_t layers = 0;
     bool first = false;
     bool last = false;
+    std::int64_t first_layer = 0;  // in the model, modulo the period of its windows: 0 where layers are alike
     auto operator<=>(const StageShape&) const = default;
 };
 
@@ -53,6 +54,7 @@ struct UnitShape {
     std::vector<std::int64_t> offsets;      // elements; one more than parameters: the end
     std::int64_t elements = 0;              // padded to a multiple of the data ranks
     std::int64_t replicated_from = 0;       // offset of the first tensor that all tensor ranks hold
+    std::int64_t over_heads_to = 0;         // end of those, next to it, whose gradient sums over all heads
 
     // Index of the tensor whose name ends in `suffix`. It must exist.
     std::int32_t find(std::string_view suffix) const;

@@ -20,6 +20,7 @@ UnitShape make_shape(const StageContext& c, UnitKind kind) {
         if (p.replicated && shape.replicated_from < 0) shape.replicated_from = end;
         shape.offsets.push_back(end);
         end += p.elements(c.parallelism.tensor);
+        if (p.over_heads) shape.over_heads_to = end;
     }
     shape.offsets.push_back(end);
     if (shape.replicated_from < 0) shape.replicated_from = end;
@@ -88,6 +89,7 @@ std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape)
     std::vector<UnitRef> refs;
     if (shape.first) refs.push_back({UnitKind::embedding, -1});
     if (shape.first && c.model.positions == Positions::learned) refs.push_back({UnitKind::positions, -1});
+    if (shape.first && c.model.embedding_norm) refs.push_back({UnitKind::embedding_norm, -1});
     for (std::int64_t layer = 0; layer < shape.layers; ++layer) refs.push_back({UnitKind::layer, layer});
     if (shape.last) refs.push_back({UnitKind::final_norm, -1});
     if (shape.last) refs.push_back({UnitKind::head, -1});

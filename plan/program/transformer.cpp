@@ -56,27 +56,29 @@ TransformerPasses::Tensor TransformerPasses::summed(Tensor partial, const char* 
 }
 
 void TransformerPasses::norm_forward(std::int32_t unit, const char* name, Tensor x, Tensor y) {
-    const bool rms = c_.model.norm == Norm::rmsnorm;
+    NormForwardArgs args{.rows = rows_, .width = h_, .rms = c_.model.norm == Norm::rmsnorm,
+                         .epsilon = c_.model.norm_epsilon, .type = w_};
+    args.unbiased = !args.rms && !c_.model.norm_bias;
     const std::string n(name);
     std::vector<Tensor> operands{x, y, weight(unit, (n + ".weight").c_str())};
-    if (!rms) operands.push_back(weight(unit, (n + ".bias").c_str()));
-    b_.kernel(NormForwardArgs{.rows = rows_, .width = h_, .rms = rms, .epsilon = c_.model.norm_epsilon, .type = w_},
-              operands);
+    if (args.biased()) operands.push_back(weight(unit, (n + ".bias").c_str()));
+    b_.kernel(args, operands);
 }
 
 void TransformerPasses::norm_backward(std::int32_t unit, const char* name, Tensor dy, Tensor x, Tensor residual,
                                       Tensor dx) {
-    const bool rms = c_.model.norm == Norm::rmsnorm;
+    NormBackwardArgs args{.rows = rows_, .width = h_, .rms = c_.model.norm == Norm::rmsnorm,
+                          .residual = residual >= 0, .accumulate = accumulate_, .epsilon = c_.model.norm_epsilon,
+                          .type = w_, .gradient = g_};
+    args.unbiased = !args.rms && !c_.model.norm_bias;
     const std::string n(name);
     std::vector<Tensor> operands{dy, x};
     if (residual >= 0) operands.push_back(residual);
     operands.push_back(weight(unit, (n + ".weight").c_str()));
     operands.push_back(dx);
     operands.push_back(gradient(unit, (n + ".weight").c_str()));
-    if (!rms) operands.push_back(gradient(unit, (n + ".bias").c_str()));
-    b_.kernel(NormBackwardArgs{.rows = rows_, .width = h_, .rms = rms, .residual = residual >= 0,
-                               .accumulate = accumulate_, .epsilon = c_.model.norm_epsilon, .type = w_, .gradient = g_},
-              operands);
+    if (args.biased()) operands.push_back(gradient(unit, (n + ".bias").c_str()));
+    b_.kernel(args, operands);
 }
 
 // y (T, out) = x (T, in) W^T (in, out) [+ bias]
@@ -110,141 +112,54 @@ void TransformerPasses::bias_gradient(std::int32_t unit, const char* name, Tenso
               {dy, gradient(unit, name)});
 }
 
-// y = x + r [+ bias]
-void TransformerPasses::add_residual(std::int32_t unit, const char* name, Tensor x, Tensor r, Tensor y) {
-    const ResidualAddArgs args{.rows = rows_, .width = h_, .bias = c_.model.bias, .type = w_};
-    if (c_.model.bias)
-        b_.kernel(args, {x, r, y, weight(unit, name)});
-    else
-        b_.kernel(args, {x, r, y});
+// y = x + r [+ biases]
+void TransformerPasses::add_residual(std::int32_t unit, const std::vector<const char*>& biases, Tensor x, Tensor r,
+                                     Tensor y) {
+    ResidualAddArgs args{.rows = rows_, .width = h_, .bias = !biases.empty(), .type = w_};
+    args.bias2 = biases.size() > 1;
+    std::vector<Tensor> operands{x, r, y};
+    for (const char* name : biases) operands.push_back(weight(unit, name));
+    b_.kernel(args, operands);
 }
 
-void TransformerPasses::activation(bool backward, Tensor dy, Tensor x, Tensor out) {
-    const std::vector<Tensor> operands = backward ? std::vector<Tensor>{dy, x, out} : std::vector<Tensor>{x, out};
-    if (c_.model.gated_mlp)
-        b_.kernel(SwigluArgs{.rows = tokens_, .width = f_, .backward = backward, .type = w_}, operands);
-    else
-        b_.kernel(GeluArgs{.rows = tokens_, .width = f_, .backward = backward, .type = w_}, operands);
-}
-
-void TransformerPasses::rotate(Tensor qkv, bool backward) {
-    if (c_.model.positions != Positions::rope) return;
-    b_.kernel(RopeArgs{.batch = c_.parallelism.micro_batch_size, .sequence = c_.training.sequence_length,
-                       .heads = c_.model.attention_heads / t_, .kv_heads = c_.model.kv_heads / t_,
-                       .head_dim = c_.model.head_dim, .theta = c_.model.rope_theta, .backward = backward, .type = w_},
-              {qkv});
+void TransformerPasses::accumulate(Tensor x, Tensor y) {
+    b_.kernel(AccumulateArgs{.elements = tokens_ * h_, .from = w_, .to = w_}, {x, y});
 }
 
 // ---- embedding ------------------------------------------------------------------------------
 
-void TransformerPasses::embedding_forward(Tensor tokens, Tensor x) {
+void TransformerPasses::embedding_forward(Tensor tokens, Tensor embedded, Tensor x) {
     const std::int32_t unit = unit_of(UnitKind::embedding);
     const EmbeddingArgs args{.tokens = tokens_, .rows = vocab_, .width = h_, .type = w_, .gradient = g_};
-    const Tensor partial = split_ ? b_.transient("embedded", tokens_ * h_, w_) : x;
+    const Tensor sum = c_.model.embedding_norm ? embedded : x;
+    const Tensor partial = split_ ? b_.transient("embedded", tokens_ * h_, w_) : sum;
     b_.kernel(args, {tokens, weight(unit, "embedding.weight"), partial});
     if (split_)
-        b_.reduce_scatter(partial, x, rows_ * h_);
+        b_.reduce_scatter(partial, sum, rows_ * h_);
     else if (t_ > 1)
-        b_.all_reduce(x, tokens_ * h_);
+        b_.all_reduce(sum, tokens_ * h_);
     if (c_.model.positions == Positions::learned)
         b_.kernel(PositionsArgs{.tokens = rows_, .sequence = c_.training.sequence_length,
-                                .table_rows = c_.model.max_positions, .width = h_, .split_tokens = split_, .type = w_,
-                                .gradient = g_},
-                  {x, weight(unit_of(UnitKind::positions), "positions.weight")});
+                                .table_rows = c_.model.position_rows(), .width = h_, .split_tokens = split_,
+                                .type = w_, .gradient = g_},
+                  {sum, weight(unit_of(UnitKind::positions), "positions.weight")});
+    if (c_.model.embedding_norm) norm_forward(unit_of(UnitKind::embedding_norm), "embedding_norm", embedded, x);
 }
 
-void TransformerPasses::embedding_backward(Tensor tokens, Tensor dx) {
+void TransformerPasses::embedding_backward(Tensor tokens, Tensor embedded, Tensor dx) {
+    if (c_.model.embedding_norm) {
+        const Tensor dnorm = dx;
+        dx = b_.transient("dembedded", rows_ * h_, w_);
+        norm_backward(unit_of(UnitKind::embedding_norm), "embedding_norm", dnorm, embedded, -1, dx);
+    }
     if (c_.model.positions == Positions::learned)
         b_.kernel(PositionsArgs{.tokens = rows_, .sequence = c_.training.sequence_length,
-                                .table_rows = c_.model.max_positions, .width = h_, .split_tokens = split_,
+                                .table_rows = c_.model.position_rows(), .width = h_, .split_tokens = split_,
                                 .backward = true, .accumulate = accumulate_, .type = w_, .gradient = g_},
                   {dx, gradient(unit_of(UnitKind::positions), "positions.weight")});
     b_.kernel(EmbeddingArgs{.tokens = tokens_, .rows = vocab_, .width = h_, .backward = true,
                             .accumulate = accumulate_, .type = w_, .gradient = g_},
               {tokens, full(dx, "dx_full"), gradient(unit_of(UnitKind::embedding), "embedding.weight")});
-}
-
-// ---- layer ----------------------------------------------------------------------------------
-
-void TransformerPasses::core_attention(std::int32_t layer, const LayerTensors& s) {
-    b_.section("attention", layer);
-    b_.kernel(AttentionForwardArgs{.batch = c_.parallelism.micro_batch_size, .sequence = c_.training.sequence_length,
-                                   .heads = c_.model.attention_heads / t_, .kv_heads = c_.model.kv_heads / t_,
-                                   .head_dim = c_.model.head_dim, .type = w_},
-              {s.qkv, s.context, s.lse});
-}
-
-void TransformerPasses::attention_forward(std::int32_t layer, const LayerTensors& s) {
-    const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    b_.section("attention", layer);
-    norm_forward(unit, "norm1", s.x, s.norm1);
-    linear(unit, "qkv", c_.model.qkv_bias(), full(s.norm1, "norm1_full"), s.qkv, qkv_, h_);
-    rotate(s.qkv, false);
-    core_attention(layer, s);
-    const Tensor partial = b_.transient("projected", tokens_ * h_, w_);
-    linear(unit, "projection", false, s.context, partial, h_, q_);
-    add_residual(unit, "projection.bias", s.x, summed(partial, "projected_sum"), s.y);
-}
-
-void TransformerPasses::mlp_forward_kept(std::int32_t layer, const LayerTensors& s) {
-    const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    b_.section("mlp", layer);
-    norm_forward(unit, "norm2", s.y, s.norm2);
-    linear(unit, "fc1", c_.model.bias, full(s.norm2, "norm2_full"), s.fc1, fc1_, h_);
-    activation(false, -1, s.fc1, s.act);
-}
-
-void TransformerPasses::mlp_forward(std::int32_t layer, const LayerTensors& s, Tensor out) {
-    mlp_forward_kept(layer, s);
-    const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    const Tensor partial = b_.transient("mlp", tokens_ * h_, w_);
-    linear(unit, "fc2", false, s.act, partial, h_, f_);
-    add_residual(unit, "fc2.bias", s.y, summed(partial, "mlp_sum"), out);
-}
-
-void TransformerPasses::mlp_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dy) {
-    const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    b_.section("mlp", layer);
-    if (c_.model.bias) bias_gradient(unit, "fc2.bias", dout, rows_, h_);
-    const Tensor dfull = full(dout, "dout_full");
-    const Tensor dact = b_.transient("dact", tokens_ * f_, w_);
-    input_gradient(unit, "fc2.weight", dfull, dact, h_, f_);
-    weight_gradient(unit, "fc2.weight", dfull, s.act, h_, f_);
-    const Tensor dfc1 = b_.transient("dfc1", tokens_ * fc1_, w_);
-    activation(true, dact, s.fc1, dfc1);
-    if (c_.model.bias) bias_gradient(unit, "fc1.bias", dfc1, tokens_, fc1_);
-    weight_gradient(unit, "fc1.weight", dfc1, full(s.norm2, "norm2_full"), fc1_, h_);
-    const Tensor partial = b_.transient("dnorm2", tokens_ * h_, w_);
-    input_gradient(unit, "fc1.weight", dfc1, partial, fc1_, h_);
-    norm_backward(unit, "norm2", summed(partial, "dnorm2_sum"), s.y, dout, dy);
-}
-
-void TransformerPasses::attention_backward(std::int32_t layer, const LayerTensors& s, Tensor dy, Tensor dx) {
-    const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    b_.section("attention", layer);
-    if (c_.model.bias) bias_gradient(unit, "projection.bias", dy, rows_, h_);
-    const Tensor dfull = full(dy, "dy_full");
-    const Tensor dcontext = b_.transient("dcontext", tokens_ * q_, w_);
-    input_gradient(unit, "projection.weight", dfull, dcontext, h_, q_);
-    weight_gradient(unit, "projection.weight", dfull, s.context, h_, q_);
-    const Tensor dqkv = b_.transient("dqkv", tokens_ * qkv_, w_);
-    b_.kernel(AttentionBackwardArgs{.batch = c_.parallelism.micro_batch_size,
-                                    .sequence = c_.training.sequence_length, .heads = c_.model.attention_heads / t_,
-                                    .kv_heads = c_.model.kv_heads / t_, .head_dim = c_.model.head_dim, .type = w_},
-              {dcontext, s.qkv, s.context, s.lse, dqkv});
-    rotate(dqkv, true);
-    if (c_.model.qkv_bias()) bias_gradient(unit, "qkv.bias", dqkv, tokens_, qkv_);
-    weight_gradient(unit, "qkv.weight", dqkv, full(s.norm1, "norm1_full"), qkv_, h_);
-    const Tensor partial = b_.transient("dnorm1", tokens_ * h_, w_);
-    input_gradient(unit, "qkv.weight", dqkv, partial, qkv_, h_);
-    norm_backward(unit, "norm1", summed(partial, "dnorm1_sum"), s.x, dy, dx);
-}
-
-void TransformerPasses::layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx) {
-    b_.section("mlp", layer);
-    const Tensor dy = b_.transient("dy", rows_ * h_, w_);
-    mlp_backward(layer, s, dout, dy);
-    attention_backward(layer, s, dy, dx);
 }
 
 // ---- head -----------------------------------------------------------------------------------
@@ -256,8 +171,11 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     norm_forward(unit_of(UnitKind::final_norm), "final_norm", s.x, s.norm);
     const Tensor input = full(s.norm, "norm_full");
     const Tensor logits = kept == w_ ? s.logits : b_.transient("logits16", tokens_ * vocab_, w_);
-    b_.kernel(GemmArgs{.m = tokens_, .n = vocab_, .k = h_, .transpose_b = true, .type = w_, .output = w_},
-              {input, weight(head, ".weight"), logits});
+    const GemmArgs product{.m = tokens_, .n = vocab_, .k = h_, .transpose_b = true, .bias = c_.model.head_bias,
+                           .type = w_, .output = w_};
+    std::vector<Tensor> operands{input, weight(head, ".weight"), logits};
+    if (product.bias) operands.push_back(weight(head, ".bias"));
+    b_.kernel(product, operands);
     if (logits != s.logits) b_.kernel(CastArgs{.elements = tokens_ * vocab_, .from = w_, .to = kept}, {logits, s.logits});
     LossArgs args{.part = LossArgs::Part::maximum, .tokens = tokens_, .columns = vocab_,
                   .vocabulary = c_.model.vocab_size, .type = kept, .gradient = w_};
@@ -281,6 +199,7 @@ void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
     b_.kernel(LossArgs{.part = LossArgs::Part::backward, .tokens = tokens_, .columns = vocab_,
                        .vocabulary = c_.model.vocab_size, .scale = 1.0 / tokens, .type = kept, .gradient = w_},
               {s.logits, s.lse, s.targets, dlogits});
+    if (c_.model.head_bias) bias_gradient(head, ".bias", dlogits, tokens_, vocab_);
     weight_gradient(head, ".weight", dlogits, full(s.norm, "norm_full"), vocab_, h_);
     const Tensor partial = b_.transient("dnorm", tokens_ * h_, w_);
     input_gradient(head, ".weight", dlogits, partial, vocab_, h_);

@@ -6,6 +6,7 @@
 // f ffn, V padded vocabulary, t tensor ranks. The residual stream is (R, h); a column-parallel linear
 // layer reads (T, h), a row-parallel one leaves partial sums (T, h) that an all-reduce, or under
 // sequence parallelism a reduce-scatter, completes (Megatron-LM, arXiv:1909.08053 and 2205.05198).
+// A parallel block adds the partial sums of attention and MLP first and completes them once.
 #pragma once
 
 #include "plan/program/pass_builder.h"
@@ -16,13 +17,22 @@ namespace foretrain {
 struct LayerTensors {
     PassBuilder::Tensor x = -1;        // (R, h) input
     PassBuilder::Tensor norm1 = -1;    // (R, h)
-    PassBuilder::Tensor qkv = -1;      // (T, (a + 2g) d / t), rotated
+    PassBuilder::Tensor qkv = -1;      // (T, (a + 2g) d / t), normalised and rotated
     PassBuilder::Tensor context = -1;  // (T, a d / t)
     PassBuilder::Tensor lse = -1;      // (T, a / t)
-    PassBuilder::Tensor y = -1;        // (R, h) after attention
-    PassBuilder::Tensor norm2 = -1;    // (R, h)
+    PassBuilder::Tensor y = -1;        // (R, h) after attention; none in a parallel block
+    PassBuilder::Tensor norm2 = -1;    // (R, h); norm1 again in a parallel block that shares it
     PassBuilder::Tensor fc1 = -1;      // (T, f / t), twice as wide if gated
     PassBuilder::Tensor act = -1;      // (T, f / t)
+    PassBuilder::Tensor raw_qk = -1;   // (T, (a + g) d / t) before the query-key norm, if there is one
+    PassBuilder::Tensor attended = -1; // (R, h) of the attention, and
+    PassBuilder::Tensor mlp_out = -1;  // (R, h) of the MLP: what post norms read, if there are any
+};
+
+// What the attention of a parallel block leaves to the MLP, with which it shares its collectives.
+struct AttentionBranch {
+    PassBuilder::Tensor input = -1;    // (T, h) gathered norm1
+    PassBuilder::Tensor partial = -1;  // (T, h) partial sums of the output
 };
 
 struct HeadTensors {
@@ -38,14 +48,14 @@ public:
     using Tensor = PassBuilder::Tensor;
     TransformerPasses(const StageContext& context, const Stage& stage, PassBuilder& builder);
 
-    // y (R, h) from tokens (T).
-    void embedding_forward(Tensor tokens, Tensor x);
-    void embedding_backward(Tensor tokens, Tensor dx);
+    // x (R, h) from tokens (T); `embedded` (R, h) is x before a norm of the embedding, if there is one.
+    void embedding_forward(Tensor tokens, Tensor embedded, Tensor x);
+    void embedding_backward(Tensor tokens, Tensor embedded, Tensor dx);
 
-    void attention_forward(std::int32_t layer, const LayerTensors& s);  // x -> y
-    void mlp_forward(std::int32_t layer, const LayerTensors& s, Tensor out);
-    // The tensors of `s` but the last product and its sum: what a recompute needs if it stops early.
-    void mlp_forward_kept(std::int32_t layer, const LayerTensors& s);
+    AttentionBranch attention_forward(std::int32_t layer, const LayerTensors& s);  // x -> y, or the branch
+    void mlp_forward(std::int32_t layer, const LayerTensors& s, const AttentionBranch& attention, Tensor out);
+    // The tensors of `s` and no more: what a recompute needs if it stops early.
+    void layer_forward_kept(std::int32_t layer, const LayerTensors& s);
     void core_attention(std::int32_t layer, const LayerTensors& s);     // qkv -> context, lse
     // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
     void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
@@ -60,6 +70,7 @@ public:
     std::int64_t lse_elements() const { return tokens_ * c_.model.attention_heads / t_; }
     std::int64_t fc1_elements() const { return tokens_ * fc1_; }
     std::int64_t act_elements() const { return tokens_ * f_; }
+    std::int64_t raw_qk_elements() const { return tokens_ * (q_ + c_.model.kv_size() / t_); }
     std::int64_t logit_elements() const { return tokens_ * vocab_; }
 
 private:
@@ -71,11 +82,24 @@ private:
     void input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, std::int64_t out, std::int64_t in);
     void weight_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor x, std::int64_t out, std::int64_t in);
     void bias_gradient(std::int32_t unit, const char* name, Tensor dy, std::int64_t rows, std::int64_t width);
-    void add_residual(std::int32_t unit, const char* name, Tensor x, Tensor r, Tensor y);
+    void add_residual(std::int32_t unit, const std::vector<const char*>& biases, Tensor x, Tensor r, Tensor y);
+    void accumulate(Tensor x, Tensor y);  // y += x, both (T, h)
     void activation(bool backward, Tensor dy, Tensor x, Tensor out);
     void rotate(Tensor qkv, bool backward);
+    void normalise_heads(std::int32_t unit, Tensor qkv, Tensor raw, bool backward);
+    void query_key_value(std::int32_t layer, const LayerTensors& s, Tensor input);
+    void mlp_products(std::int32_t layer, const LayerTensors& s, Tensor input);
+    struct OutNames {
+        const char *partial, *sum;
+    };
+    Tensor out_product(std::int32_t unit, const char* name, Tensor x, std::int64_t in, OutNames names, Tensor kept);
+    Tensor through_post_norm(std::int32_t unit, const char* name, Tensor dy, Tensor x);
+    Tensor attention_products_backward(std::int32_t layer, const LayerTensors& s, Tensor dfull, Tensor& input);
+    Tensor mlp_products_backward(std::int32_t layer, const LayerTensors& s, Tensor dfull, Tensor& input);
     void attention_backward(std::int32_t layer, const LayerTensors& s, Tensor dy, Tensor dx);
     void mlp_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dy);
+    void parallel_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
+    std::int64_t window(std::int32_t layer) const;
     std::int32_t unit_of(UnitKind kind, std::int32_t layer = -1) const;
     std::int32_t tensor_of(std::int32_t unit, const char* name) const;
     Tensor weight(std::int32_t unit, const char* name) { return b_.weight(unit, tensor_of(unit, name)); }

@@ -99,6 +99,17 @@ TEST(Attention, IsWorkOverRateOnALargeDevice) {
     EXPECT_NEAR(attention_us(back, pass, four), 2.5 * (1207959552 / 5e5 + 33554432 / 1.25e5) + 3, 1e-9);
 }
 
+TEST(Attention, AWindowLimitsTheKeys) {
+    // A window of 256 in 1024: 256 (1 - 256/2048) + 64 = 288 keys on average, 256 for the last block.
+    const AttentionPass pass{.efficiency = {{64, 0.5}}, .tile_overhead_us = 0, .p = 1, .launch_us = 3};
+    AttentionShape shape{.batch = 2, .sequence = 1024, .heads = 4, .head_dim = 64, .window = 256};
+    EXPECT_NEAR(attention_us(shape, pass, four), 4.0 * 8 * 1024 * 288 * 64 / 5e5 + 4.0 * 128 * 64 * 256 / 1.25e5 + 3,
+                1e-9);
+    const AttentionShape whole{.batch = 2, .sequence = 1024, .heads = 4, .head_dim = 64};
+    shape.window = 1024;
+    EXPECT_EQ(attention_us(shape, pass, four), attention_us(whole, pass, four));
+}
+
 TEST(Attention, TakesTheEfficiencyOfTheNextLargerHead) {
     const AttentionPass pass{.efficiency = {{64, 0.5}, {128, 0.25}}, .tile_overhead_us = 0, .p = 1, .launch_us = 0};
     const auto at = [&](std::int64_t d) {

@@ -90,5 +90,51 @@ TEST(Swiglu, ForwardAndBackward) {
         }
 }
 
+double apply(Pointwise function, double x) {
+    switch (function) {
+        case Pointwise::gelu: return gelu(x);
+        case Pointwise::silu: return silu(x);
+        case Pointwise::relu: return std::max(x, 0.0);
+        case Pointwise::squared_relu: return x > 0 ? x * x : 0;
+    }
+    return 0;
+}
+
+TEST(OtherFunctions, TakeThePlaceOfGeluAndSilu) {
+    const std::int64_t rows = 3, width = 21;
+    const auto dy = random_tensor<double>(rows * width, 2);
+    for (const Pointwise f : {Pointwise::gelu, Pointwise::silu, Pointwise::relu, Pointwise::squared_relu}) {
+        const auto n = static_cast<std::size_t>(rows * width);
+        auto x = random_tensor<double>(rows * width, 1, 2);
+        auto y = zeros<double>(rows * width), dx = y;
+        GeluArgs plain{rows, width, false, DType::fp64, f};
+        call(plain, {x.data(), y.data()});
+        for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(y[i], apply(f, x[i]), 1e-12);
+        plain.backward = true;
+        call(plain, {as_operand(dy), x.data(), dx.data()});
+        const auto loss = [&] {
+            double sum = 0;
+            for (std::size_t i = 0; i < n; ++i) sum += dy[i] * apply(f, x[i]);
+            return sum;
+        };
+        expect_gradient(loss, x, dx, to_text(plain));
+
+        auto pair = random_tensor<double>(2 * rows * width, 3, 2), dpair = pair;
+        SwigluArgs gated{rows, width, false, DType::fp64, f};
+        const auto gated_loss = [&] {
+            double sum = 0;
+            for (std::size_t r = 0; r < 3; ++r)
+                for (std::size_t j = 0; j < 21; ++j)
+                    sum += dy[r * 21 + j] * apply(f, pair[2 * r * 21 + j]) * pair[(2 * r + 1) * 21 + j];
+            return sum;
+        };
+        call(gated, {pair.data(), y.data()});
+        EXPECT_NEAR(dot(dy, y), gated_loss(), 1e-11);
+        gated.backward = true;
+        call(gated, {as_operand(dy), pair.data(), dpair.data()});
+        expect_gradient(gated_loss, pair, dpair, to_text(gated));
+    }
+}
+
 }  // namespace
 }  // namespace foretrain::test

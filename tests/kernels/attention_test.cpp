@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "tests/kernels/support/tensors.h"
 
 namespace foretrain::test {
@@ -113,6 +114,11 @@ TEST(Attention, NothingFlowsFromLaterTokens) {
     const Forward<float> after = forward(s, qkv);
     for (std::int64_t i = 0; i < changed * s.heads * s.head_dim; ++i)
         ASSERT_EQ(before.context[index(i)], after.context[index(i)]) << i;
+}
+
+TEST(Attention, RefusesAWindowThatHidesKeys) {
+    const AttentionForwardArgs a{.batch = 1, .sequence = 8, .heads = 1, .kv_heads = 1, .head_dim = 4, .window = 4};
+    EXPECT_THROW(call(a, {nullptr, nullptr, nullptr}), RunError);
 }
 
 }  // namespace

@@ -22,6 +22,17 @@ TEST(ResidualAdd, InPlaceOrNotWithBiasOrNot) {
     }
 }
 
+TEST(ResidualAdd, TakesTwoBiases) {
+    const auto x = random_tensor<double>(15, 1), r = random_tensor<double>(15, 2);
+    const auto one = random_tensor<double>(5, 3), two = random_tensor<double>(5, 4);
+    auto y = zeros<double>(15);
+    ResidualAddArgs a{.rows = 3, .width = 5, .bias = true, .type = DType::fp64};
+    a.bias2 = true;
+    EXPECT_EQ(operand_count(a), 5);
+    call(a, {as_operand(x), as_operand(r), y.data(), as_operand(one), as_operand(two)});
+    for (std::size_t i = 0; i < 15; ++i) EXPECT_NEAR(y[i], x[i] + r[i] + one[i % 5] + two[i % 5], 1e-15);
+}
+
 template <class From, class To>
 void check_conversions() {
     const auto x = random_tensor<From>(37, 1);

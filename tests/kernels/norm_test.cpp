@@ -102,5 +102,31 @@ TEST(Norm, BackwardIsTheDerivative) {
             for (bool rms : {false, true}) check_backward(rows, width, rms);
 }
 
+// Left out, the bias is zero, and so is its gradient's place.
+TEST(Norm, LayerNormWithoutBias) {
+    const std::int64_t rows = 5, width = 21;
+    const auto x = random_tensor<double>(rows * width, 1), weight = random_tensor<double>(width, 2);
+    const auto dy = random_tensor<double>(rows * width, 3), none = zeros<double>(width);
+    NormForwardArgs forward{.rows = rows, .width = width, .type = DType::fp64};
+    auto y = zeros<double>(rows * width), with = y;
+    call(forward, {as_operand(x), with.data(), as_operand(weight), as_operand(none)});
+    forward.unbiased = true;
+    EXPECT_EQ(operand_count(forward), 3);
+    call(forward, {as_operand(x), y.data(), as_operand(weight)});
+    expect_near(y, with, 1e-15);
+
+    NormBackwardArgs backward{.rows = rows, .width = width, .residual = false, .type = DType::fp64};
+    backward.gradient = DType::fp64;
+    auto dx = zeros<double>(rows * width), dx_with = dx;
+    auto dweight = none, dweight_with = none, dbias = none;
+    call(backward,
+         {as_operand(dy), as_operand(x), as_operand(weight), dx_with.data(), dweight_with.data(), dbias.data()});
+    backward.unbiased = true;
+    EXPECT_EQ(operand_count(backward), 5);
+    call(backward, {as_operand(dy), as_operand(x), as_operand(weight), dx.data(), dweight.data()});
+    EXPECT_EQ(dx, dx_with);
+    EXPECT_EQ(dweight, dweight_with);
+}
+
 }  // namespace
 }  // namespace foretrain::test

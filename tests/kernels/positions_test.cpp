@@ -120,5 +120,25 @@ TEST(Rope, TurnsQueriesAndKeysAndBack) {
         }
 }
 
+// The first elements of a head turn as a head of that size would; the others stay.
+TEST(Rope, TurnsAPartOfEachHead) {
+    const Shape s{2, 7, 4, 2, 12};
+    const auto before = random_tensor<double>(s.batch * s.sequence * s.stride(), 1);
+    auto qkv = before;
+    RopeArgs a{s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, 1e4, false, DType::fp64, 8};
+    call(a, {qkv.data()});
+    const Shape part{s.batch, s.sequence, s.heads, s.kv_heads, 8};
+    Tensor<double> cut, expected = before;
+    for (std::size_t head = 0; head < before.size() / 12; ++head)
+        cut.insert(cut.end(), before.begin() + static_cast<std::ptrdiff_t>(head * 12),
+                   before.begin() + static_cast<std::ptrdiff_t>(head * 12 + 8));
+    cut = rope_reference(part, cut, 1e4);
+    for (std::size_t i = 0; i < cut.size(); ++i) expected[i / 8 * 12 + i % 8] = cut[i];
+    expect_near(qkv, expected, 1e-12);
+    a.backward = true;
+    call(a, {qkv.data()});
+    expect_near(qkv, before, 1e-12);
+}
+
 }  // namespace
 }  // namespace foretrain::test

@@ -63,9 +63,10 @@ TEST(Metamorphic, StageParametersSumToTheModels) {
                                   stage.units[static_cast<std::size_t>(p.unit)].name == "head";
                 if (!copy) total += p.outer * p.sharded * p.inner;
             }
-        const std::int64_t padding = (vocabulary - plan.model.vocab_size) * plan.model.hidden_size;
         const std::int64_t tables = plan.model.tied_embeddings ? 1 : 2;
-        EXPECT_EQ(total - tables * padding, parameter_count(plan.model)) << describe(plan.parallelism);
+        const std::int64_t a_row = tables * plan.model.hidden_size + (plan.model.head_bias ? 1 : 0);
+        const std::int64_t padding = (vocabulary - plan.model.vocab_size) * a_row;
+        EXPECT_EQ(total - padding, parameter_count(plan.model)) << describe(plan.parallelism);
     }
 }
 

@@ -88,6 +88,24 @@ TEST(ModelFile, FillsInWhatIsLeftOut) {
     EXPECT_EQ(llama.query_size(), 128);
 }
 
+TEST(ModelFile, ReadsAndWritesWhatFewModelsHave) {
+    const ModelSpec m = model(R"({"name": "rare", "layers": 4, "hidden_size": 64, "attention_heads": 4,
+        "vocab_size": 100, "bias": false, "attention_bias": true, "projection_bias": true, "mlp_bias": true,
+        "tied_embeddings": false, "head_bias": true, "norm_bias": false, "block": "parallel_shared_norm",
+        "query_key_norm": "per_head", "embedding_norm": true, "positions": "rope", "rotary_dim": 8,
+        "position_offset": 2, "sliding_window": {"size": 32, "full_every": 3}, "activation": "squared_relu",
+        "elementwise_scaling": true, "note": "of no use"})");
+    EXPECT_EQ(m.block, Block::parallel_shared_norm);
+    EXPECT_EQ(m.query_key_norm, QueryKeyNorm::per_head);
+    EXPECT_EQ(m.activation, Activation::squared_relu);
+    EXPECT_TRUE(m.qkv_biased() && m.projection_biased() && m.mlp_biased() && m.head_bias && !m.norm_biased());
+    EXPECT_EQ(model(model_to_json(m).dump()), m);
+    EXPECT_EQ(model_to_json(read_model("llama-3-8b")).get("block").is_null(), true);  // the usual is left out
+    for (std::int64_t layer : {0, 1, 3}) EXPECT_EQ(m.window_of(layer, 100), 32);
+    EXPECT_EQ(m.window_of(2, 100), 0);
+    EXPECT_EQ(m.window_of(0, 32), 0);
+}
+
 TEST(ModelFile, RefusesWhatItCannotPlan) {
     const std::string base = R"("layers": 2, "hidden_size": 64, "attention_heads": 4, "vocab_size": 100)";
     const auto field = [&](const std::string& more) {
@@ -95,16 +113,23 @@ TEST(ModelFile, RefusesWhatItCannotPlan) {
     };
     EXPECT_EQ(field(R"("moe": {"experts": 8})"), "moe");
     EXPECT_EQ(field(R"("mla": {})"), "mla");
-    EXPECT_EQ(field(R"("sliding_window": {"size": 4096})"), "sliding_window");
-    EXPECT_EQ(field(R"("positions": "alibi")"), "positions");
+    EXPECT_EQ(field(R"("sliding_window": {"every": 2})"), "sliding_window.every");
+    EXPECT_EQ(field(R"("sliding_window": {"size": 0})"), "sliding_window.size");
+    EXPECT_EQ(field(R"("sliding_window": 4096)"), "sliding_window");
     EXPECT_EQ(field(R"("positions": "rop")"), "positions");
     EXPECT_EQ(field(R"("kv_head": 2)"), "kv_head");
     EXPECT_EQ(field(R"("kv_heads": 3)"), "kv_heads");
     EXPECT_EQ(field(R"("kv_heads": 8)"), "kv_heads");
     EXPECT_EQ(field(R"("kv_heads": 0)"), "kv_heads");
     EXPECT_EQ(field(R"("ffn_hidden_size": -1)"), "ffn_hidden_size");
-    EXPECT_EQ(field(R"("activation": "silu")"), "activation");
-    EXPECT_EQ(field(R"("gated_mlp": true, "activation": "gelu")"), "activation");
+    EXPECT_EQ(field(R"("activation": "tanh")"), "activation");
+    EXPECT_EQ(field(R"("block": "serial")"), "block");
+    EXPECT_EQ(field(R"("query_key_norm": "all")"), "query_key_norm");
+    EXPECT_EQ(field(R"("rotary_dim": 3)"), "rotary_dim");
+    EXPECT_EQ(field(R"("rotary_dim": 18)"), "rotary_dim");
+    EXPECT_EQ(field(R"("head_bias": true)"), "head_bias");    // the head is tied
+    EXPECT_EQ(field(R"("post_norms": true)"), "post_norms");  // of biased layers
+    EXPECT_EQ(field(R"("bias": false, "post_norms": true, "block": "parallel")"), "post_norms");
     EXPECT_EQ(field(R"("gated_mlp": true, "head_dim": 15)"), "head_dim");
     EXPECT_EQ(field(R"("norm_epsilon": 0)"), "norm_epsilon");
     EXPECT_EQ(field(R"("head_dim": 1.5)"), "head_dim");

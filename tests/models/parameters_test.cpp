@@ -48,5 +48,42 @@ TEST(Parameters, ReplicatedTensorsStandLastAndTheOthersSplit) {
     }
 }
 
+// Each field by what it adds to a model without it: 2 layers, hidden 64, 4 heads of 16 over 2, ffn 96.
+TEST(Parameters, CountWhatFewModelsHave) {
+    ModelSpec plain{.name = "plain",
+                    .layers = 2,
+                    .hidden_size = 64,
+                    .attention_heads = 4,
+                    .kv_heads = 2,
+                    .head_dim = 16,
+                    .ffn_hidden_size = 96,
+                    .gated_mlp = true,
+                    .vocab_size = 100,
+                    .positions = Positions::rope,
+                    .max_positions = 128,
+                    .norm = Norm::layernorm};
+    const auto added = [&](auto&& change) {
+        ModelSpec m = plain;
+        change(m);
+        return parameter_count(m) - parameter_count(plain);
+    };
+    EXPECT_EQ(added([](ModelSpec& m) { m.attention_bias = true; }), 2 * (4 + 2 * 2) * 16);
+    EXPECT_EQ(added([](ModelSpec& m) { m.projection_bias = true; }), 2 * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.mlp_bias = true; }), 2 * (2 * 96 + 64));
+    EXPECT_EQ(added([](ModelSpec& m) { m.bias = true; }), 2 * (8 * 16 + 64 + 2 * 96 + 64));
+    EXPECT_EQ(added([](ModelSpec& m) { m.head_bias = true; }), 100);
+    EXPECT_EQ(added([](ModelSpec& m) { m.norm_bias = false; }), -(2 * 2 + 1) * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.norm = Norm::rmsnorm; }), -(2 * 2 + 1) * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.block = Block::parallel; }), 0);
+    EXPECT_EQ(added([](ModelSpec& m) { m.block = Block::parallel_shared_norm; }), -2 * 2 * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.query_key_norm = QueryKeyNorm::shared; }), 2 * 2 * 16);
+    EXPECT_EQ(added([](ModelSpec& m) { m.query_key_norm = QueryKeyNorm::per_head; }), 2 * (4 + 2) * 16);
+    EXPECT_EQ(added([](ModelSpec& m) { m.post_norms = true; }), 2 * 2 * 2 * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.embedding_norm = true; }), 2 * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.rotary_dim = 8, m.sliding_window = {32, 2}; }), 0);
+    EXPECT_EQ(added([](ModelSpec& m) { m.positions = Positions::learned, m.position_offset = 2; }), 130 * 64);
+    EXPECT_EQ(added([](ModelSpec& m) { m.positions = Positions::alibi; }), 0);
+}
+
 }  // namespace
 }  // namespace foretrain

@@ -217,6 +217,28 @@ TEST(Check, RunsOnlyItsOwnEngineInFullPrecisionOnOneMachine) {
     EXPECT_EQ(reasons(check_runnable(p)), Reasons{"too_many_ranks"});
 }
 
+TEST(Check, RunsNoModelThatItsKernelsDoNotHave) {
+    Plan p = sound();
+    p.framework = "foretrain";
+    p.training.precision = DType::fp32;
+    const Plan runnable = p;
+    const auto field = [&](auto&& change) {
+        p = sound();
+        change(p.model);
+        EXPECT_EQ(reasons(check(p)), Reasons{});  // predicted all the same
+        p = runnable;
+        change(p.model);
+        const std::vector<Rejection> no = check_runnable(p);
+        return no.size() == 1 && no[0].reason == "model_not_runnable" ? no[0].field : "";
+    };
+    EXPECT_EQ(field([](ModelSpec& m) { m.positions = Positions::alibi; }), "model.positions");
+    EXPECT_EQ(field([&](ModelSpec& m) { m.sliding_window.size = p.training.sequence_length - 1; }),
+              "model.sliding_window");
+    EXPECT_EQ(field([](ModelSpec& m) { m.elementwise_scaling = true; }), "model.elementwise_scaling");
+    EXPECT_EQ(field([&](ModelSpec& m) { m.sliding_window.size = p.training.sequence_length; }), "");
+    EXPECT_EQ(field([](ModelSpec& m) { m.block = Block::parallel; }), "");
+}
+
 // Tens of nanoseconds; the bound leaves room for a busy machine and for sanitizers.
 TEST(Check, IsCheapForAPlanThatChecks) {
     const Plan p = sound();

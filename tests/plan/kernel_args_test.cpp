@@ -18,19 +18,20 @@ std::vector<KernelArgs> every_kind() {
     std::vector<KernelArgs> calls{
         GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64},
         BiasGradientArgs{3, 5, false, bf16, fp64},
-        NormForwardArgs{3, 5, true, 1e-6, bf16},
-        NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64},
-        RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16},
-        AttentionForwardArgs{2, 3, 4, 2, 8, bf16},
-        AttentionBackwardArgs{2, 3, 4, 2, 8, bf16},
-        ResidualAddArgs{3, 5, true, bf16},
+        NormForwardArgs{3, 5, true, 1e-6, bf16, true},
+        NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64, true},
+        RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16, 6},
+        AttentionForwardArgs{2, 3, 4, 2, 8, bf16, 2},
+        AttentionBackwardArgs{2, 3, 4, 2, 8, bf16, 2},
+        ResidualAddArgs{3, 5, true, bf16, true},
         AccumulateArgs{9, bf16, fp64},
         CastArgs{9, fp64, bf16},
         AdamwArgs{9, 3e-4, 0.8, 1.0 / 3, 1e-300, 0.05, true, bf16, bf16, fp64},
     };
     for (bool backward : {false, true}) {
-        calls.push_back(GeluArgs{3, 5, backward, bf16});
-        calls.push_back(SwigluArgs{3, 5, backward, bf16});
+        calls.push_back(GeluArgs{3, 5, backward, bf16, Pointwise::squared_relu});
+        calls.push_back(SwigluArgs{3, 5, backward, bf16, Pointwise::relu});
+        calls.push_back(QkNormArgs{3, 4, 2, 8, true, false, backward, false, 0.1, bf16, fp64});
         calls.push_back(EmbeddingArgs{3, 5, 7, backward, false, bf16, fp64});
         calls.push_back(PositionsArgs{3, 5, 7, 9, true, backward, false, bf16, fp64});
     }
@@ -54,7 +55,8 @@ TEST(KernelArgs, OperandsAreWholeTensors) {
     EXPECT_EQ(operand_type(lookup, 0), DType::int32);
     const KernelArgs rope = RopeArgs{.batch = 2, .sequence = 3, .heads = 4, .kv_heads = 2, .head_dim = 8};
     EXPECT_EQ(operand_elements(rope, 0), 2 * 3 * (4 + 2 * 2) * 8);  // the values too, though they stay
-    const KernelArgs position = PositionsArgs{.tokens = 3, .sequence = 5, .table_rows = 9, .width = 7, .backward = true};
+    const KernelArgs position =
+        PositionsArgs{.tokens = 3, .sequence = 5, .table_rows = 9, .width = 7, .backward = true};
     EXPECT_EQ(operand_elements(position, 1), 9 * 7);
 }
 
@@ -65,6 +67,11 @@ TEST(KernelArgs, TextIsOneLineOfFields) {
               "output=fp32");
     EXPECT_EQ(to_text(NormForwardArgs{.rows = 1, .width = 2, .epsilon = 0.1}),
               "norm_forward rows=1 width=2 rms=false epsilon=0.1 type=fp32");
+    // What few models use is printed where they do.
+    EXPECT_EQ(to_text(GeluArgs{1, 2, false, bf16, Pointwise::relu}),
+              "gelu_forward rows=1 width=2 function=relu type=bf16");
+    EXPECT_EQ(to_text(AttentionForwardArgs{1, 8, 2, 2, 4, bf16, 4}),
+              "attention_forward batch=1 sequence=8 heads=2 kv_heads=2 head_dim=4 type=bf16 window=4");
     EXPECT_EQ(kernel_args_from_text("  gelu_backward  rows=4 "), KernelArgs(GeluArgs{.rows = 4, .backward = true}));
 }
 
@@ -82,6 +89,7 @@ TEST(KernelArgs, WrongTextNamesKernelFieldAndValue) {
     EXPECT_EQ(error("rope teta=3").suggestion, "theta");
     EXPECT_EQ(error("gelu_forward backward=true").found, "\"backward\"");
     EXPECT_EQ(error("cast from=fp31").field, "cast.from");
+    EXPECT_EQ(error("gelu_forward function=tanh").field, "gelu_forward.function");
     EXPECT_EQ(error("gemm role=backward").field, "gemm.role");
     for (const char* text : {"gemm m", "gemm m=", "gemm m=1x", "gemm m=-1", "gemm m=1.5", "gemm m=9223372036854775808",
                              "gemm m=1 m=1", "gemm bias=1", "rope theta=inf", "rope theta=nan", "rope theta=1e999"})
@@ -104,6 +112,14 @@ TEST(KernelArgs, NormWork) {
     EXPECT_EQ(work(NormForwardArgs{.rows = 10, .width = 20, .rms = true}).bytes, Bytes{4 * (200 + 200 + 20)});
     EXPECT_EQ(work(NormBackwardArgs{.rows = 10, .width = 20, .type = bf16}).bytes,
               Bytes{2 * (4 * 200 + 20) + 2 * 4 * (20 + 20)});
+}
+
+// Of 16 queries with a window of 4, in the continuous count 4 * 16 - 4 * 4 / 2 pairs.
+TEST(KernelArgs, AWindowLeavesFewerPairs) {
+    EXPECT_EQ(work(AttentionForwardArgs{1, 16, 1, 1, 8, bf16, 4}).flops, Flops{2 * 2 * (4 * 16 - 8) * 8});
+    EXPECT_EQ(work(AttentionBackwardArgs{1, 16, 1, 1, 8, bf16, 4}).flops, Flops{5 * 2 * (4 * 16 - 8) * 8});
+    for (std::int64_t none : {0, 16, 100})
+        EXPECT_EQ(work(AttentionForwardArgs{1, 16, 1, 1, 8, bf16, none}).flops, Flops{2 * 16 * 16 * 8});
 }
 
 TEST(KernelArgs, AttentionWorkCountsTheCausalHalf) {
@@ -137,6 +153,8 @@ TEST(KernelArgs, OperandsAsTheHeaderSays) {
     EXPECT_EQ(accesses(GeluArgs{.backward = true}), "rrw");
     EXPECT_EQ(accesses(SwigluArgs{.backward = true}), "rrw");
     EXPECT_EQ(accesses(RopeArgs{}), "u");
+    EXPECT_EQ(accesses(QkNormArgs{}), "uwrr");
+    EXPECT_EQ(accesses(QkNormArgs{.backward = true}), "urrruu");
     EXPECT_EQ(accesses(AttentionForwardArgs{}), "rww");
     EXPECT_EQ(accesses(AttentionBackwardArgs{}), "rrrrw");
     EXPECT_EQ(accesses(EmbeddingArgs{}), "rrw");

@@ -21,6 +21,7 @@ Recompute random_recompute(std::mt19937& random, std::int64_t layers) {
 
 ModelSpec random_model(std::mt19937& random) {
     ModelSpec m = random() % 2 == 0 ? small_gpt() : small_llama();
+    if (random() % 3 == 0) m = pick<ModelSpec>(random, {small_neox(), small_cohere(), small_gemma(), small_opt()});
     const std::int64_t scale = pick<std::int64_t>(random, {1, 2, 4, 16, 64});
     m.hidden_size *= scale;
     m.head_dim *= scale > 16 ? 16 : scale;
@@ -29,8 +30,9 @@ ModelSpec random_model(std::mt19937& random) {
     m.ffn_hidden_size *= scale;
     m.layers = pick<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12});
     m.vocab_size = pick<std::int64_t>(random, {64, 101, 1000, 50257});
-    m.tied_embeddings = random() % 2 == 0;
+    m.tied_embeddings = !m.head_bias && random() % 2 == 0;
     m.max_positions = 4096;
+    if (random() % 4 == 0) m.sliding_window = {pick<std::int64_t>(random, {8, 100}), pick<std::int64_t>(random, {0, 2, 3})};
     return m;
 }
 
@@ -79,6 +81,50 @@ ModelSpec small_llama() {
             .ffn_hidden_size = 48, .gated_mlp = true, .vocab_size = 96, .tied_embeddings = false,
             .positions = Positions::rope, .max_positions = 4096, .norm = Norm::rmsnorm, .norm_epsilon = 1e-5,
             .activation = Activation::silu, .bias = false};
+}
+
+ModelSpec small_neox() {
+    ModelSpec m = small_gpt();
+    m.name = "small-neox";
+    m.tied_embeddings = false;
+    m.head_bias = true;
+    m.positions = Positions::rope;
+    m.rotary_dim = 2;
+    m.block = Block::parallel;
+    return m;
+}
+
+ModelSpec small_cohere() {
+    ModelSpec m = small_llama();
+    m.name = "small-cohere";
+    m.tied_embeddings = true;
+    m.norm = Norm::layernorm;
+    m.norm_bias = false;
+    m.block = Block::parallel_shared_norm;
+    m.query_key_norm = QueryKeyNorm::per_head;
+    return m;
+}
+
+ModelSpec small_gemma() {
+    ModelSpec m = small_llama();
+    m.name = "small-gemma";
+    m.activation = Activation::gelu;
+    m.query_key_norm = QueryKeyNorm::shared;
+    m.post_norms = true;
+    m.sliding_window = {4096, 2};
+    return m;
+}
+
+ModelSpec small_opt() {
+    ModelSpec m = small_gpt();
+    m.name = "small-opt";
+    m.activation = Activation::relu;
+    m.embedding_norm = true;
+    m.position_offset = 2;
+    m.bias = false;
+    m.attention_bias = true;
+    m.mlp_bias = true;
+    return m;
 }
 
 ClusterSpec any_machine(std::int64_t devices) {
