@@ -50,7 +50,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 }  // namespace foretrain
 
-#define FORETRAIN_CHECK(condition, message)                                                            \
-    do {                                                                                               \
-        if (!(condition)) ::foretrain::check_failed(#condition, __FILE__, __LINE__, message);          \
+#define FORETRAIN_CHECK(condition, message)                                                   \
+    do {                                                                                      \
+        if (!(condition)) ::foretrain::check_failed(#condition, __FILE__, __LINE__, message); \
     } while (false)

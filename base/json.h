@@ -45,11 +45,11 @@ public:
     bool is_string() const;
     bool is_number() const;
     bool is_boolean() const;
-    bool has(std::string_view key) const;     // an object with this key, and its value is not null
-    Json at(std::string_view key) const;      // missing: UserError (with the nearest key present)
-    Json get(std::string_view key) const;     // missing: null, still with its path for errors
-    std::vector<std::string> keys() const;    // in file order
-    std::vector<Json> items() const;          // of an array
+    bool has(std::string_view key) const;   // an object with this key, and its value is not null
+    Json at(std::string_view key) const;    // missing: UserError (with the nearest key present)
+    Json get(std::string_view key) const;   // missing: null, still with its path for errors
+    std::vector<std::string> keys() const;  // in file order
+    std::vector<Json> items() const;        // of an array
     std::int64_t integer(std::int64_t least, std::int64_t most) const;
     double number(double least, double most) const;
     std::string string() const;

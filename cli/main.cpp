@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "cli/command.h"
 #include "base/standard_streams.h"
+#include "cli/command.h"
 
 int main(int argc, char** argv) {
     foretrain::open_standard_streams();

@@ -79,7 +79,7 @@ private:
     std::int64_t step_ = 0;
 
     std::array<std::byte*, region_count> regions_{};
-    std::array<Bytes, region_count> allocated_{};  // what the device handed out for each
+    std::array<Bytes, region_count> allocated_{};                         // what the device handed out for each
     std::vector<std::byte*> address_;                                     // by buffer
     std::vector<std::array<void*, Instruction::max_operands>> operands_;  // by instruction
     std::array<DeviceStream*, stream_count> streams_{};                   // nullptr: not used

@@ -88,8 +88,7 @@ std::vector<UnitRef> units_of(const ModelSpec& model) {
 
 std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef& unit, std::int64_t vocab) {
     switch (unit.kind) {
-        case UnitKind::embedding:
-            return {column_parallel("embedding.weight", 1, vocab, model.hidden_size)};
+        case UnitKind::embedding: return {column_parallel("embedding.weight", 1, vocab, model.hidden_size)};
         case UnitKind::positions: {
             ParameterSpec p = replicated("positions.weight", model.position_rows() * model.hidden_size, Init::normal);
             p.init_std = standard_deviation;
@@ -103,8 +102,8 @@ std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef
             return out;
         }
         case UnitKind::head: {
-            std::vector<ParameterSpec> out{column_parallel(
-                model.tied_embeddings ? "embedding.weight" : "head.weight", 1, vocab, model.hidden_size)};
+            std::vector<ParameterSpec> out{column_parallel(model.tied_embeddings ? "embedding.weight" : "head.weight",
+                                                           1, vocab, model.hidden_size)};
             if (model.head_bias) out.push_back(sharded_bias("head.bias", 1, vocab));
             return out;
         }

@@ -18,7 +18,7 @@ namespace foretrain {
 struct Framework {
     std::string name;
     std::string version;
-    bool runnable = false;                   // `run` and `validate` accept it
+    bool runnable = false;  // `run` and `validate` accept it
     std::vector<int> zero_stages;
     std::vector<Schedule> schedules;
     std::vector<DType> precisions;

@@ -26,9 +26,9 @@ std::string describe(const Recompute& recompute) {
 }
 
 std::string describe(const Parallelism& p) {
-    std::string s = fmt::format("tp {} pp {} dp {} zero {} mbs {} {}{} recompute {}", p.tensor, p.pipeline, p.data,
-                                p.zero_stage, p.micro_batch_size, name_of(p.schedule),
-                                p.sequence_parallel ? " sp" : "", describe(p.recompute));
+    std::string s =
+        fmt::format("tp {} pp {} dp {} zero {} mbs {} {}{} recompute {}", p.tensor, p.pipeline, p.data, p.zero_stage,
+                    p.micro_batch_size, name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
     if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
     return s;
 }

@@ -58,8 +58,8 @@ std::int64_t RankGrid::coordinate(std::int64_t rank, Axis axis) const {
 
 std::vector<std::int64_t> RankGrid::members(std::int64_t rank, Axis axis) const {
     FORETRAIN_CHECK(rank >= 0 && rank < world(), "rank outside the world");
-    const std::int64_t first = axis == Axis::embedding ? rank_in_stage(rank, 0)
-                                                       : rank - coordinate(rank, axis) * stride(axis);
+    const std::int64_t first =
+        axis == Axis::embedding ? rank_in_stage(rank, 0) : rank - coordinate(rank, axis) * stride(axis);
     std::vector<std::int64_t> group;
     for (std::int64_t i = 0; i < size(axis); ++i) group.push_back(first + i * stride(axis));
     return group;

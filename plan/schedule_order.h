@@ -22,8 +22,7 @@ struct Pass {
     bool operator==(const Pass&) const = default;
 };
 
-std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
-                                 std::int64_t microbatches);
+std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches);
 
 // The most microbatches whose activations a stage holds at once: forwards begun minus backwards done.
 std::int64_t most_in_flight(const std::vector<Pass>& order);

@@ -28,8 +28,8 @@ struct BodyCost {
     std::array<Time, body_streams> busy{};  // of each stream
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
-    Time tensor;                            // tensor collectives on the compute stream
-    Flops gemm_flops, attention_flops;      // attention as executed: causal
+    Time tensor;                                      // tensor collectives on the compute stream
+    Flops gemm_flops, attention_flops;                // attention as executed: causal
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
 
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;

@@ -66,8 +66,8 @@ public:
             out.step = std::max(out.step, Time{w.end});
             StageTime& t = w.time;
             t.step = Time{w.end};
-            t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
-                                 t.data_exposed;
+            t.pipeline_exposed =
+                t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
             out.times.push_back(t);
         }
         return out;
@@ -176,8 +176,9 @@ private:
         const Instruction& i = walks_[s].code[n];
         const bool sends = i.kind == InstructionKind::send;
         const auto self = static_cast<std::int32_t>(s);
-        const std::pair<std::int32_t, std::int32_t> key =
-            i.axis == Axis::embedding ? std::pair{-1, -1} : sends ? std::pair{self, i.peer} : std::pair{i.peer, self};
+        const std::pair<std::int32_t, std::int32_t> key = i.axis == Axis::embedding ? std::pair{-1, -1}
+                                                          : sends                   ? std::pair{self, i.peer}
+                                                                                    : std::pair{i.peer, self};
         Channel& channel = channels_[key];
         if (channel.met == channel.waiting.size() || channel.waiting[channel.met].stage == s) {
             channel.waiting.push_back({s, n, ready});
@@ -237,8 +238,7 @@ Time Estimator::bound() const {
             best = std::max(best, passes + b.optimizer[stream]);
         }
         if (s + 1 < bodies_.size()) {
-            const Bytes message{skeleton_.stages[s].stage->boundary_elements *
-                                size_of(skeleton_.context.types.weight)};
+            const Bytes message{skeleton_.stages[s].stage->boundary_elements * size_of(skeleton_.context.types.weight)};
             const auto here = static_cast<std::int64_t>(s);
             fill += b.forward[0] + std::min(b.backward[0], b.backward_last[0]) +
                     cost_.message(message, here, here + 1) + cost_.message(message, here + 1, here);
@@ -302,7 +302,8 @@ double Estimator::executed(Flops BodyCost::*kind) const {
     double total = 0;
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
         const Stage& stage = *skeleton_.stages[s].stage;
-        total += static_cast<double>((bodies_[s][at(stage.forward)].*kind + bodies_[s][at(stage.backward)].*kind).value);
+        total +=
+            static_cast<double>((bodies_[s][at(stage.forward)].*kind + bodies_[s][at(stage.backward)].*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();
     return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.data);

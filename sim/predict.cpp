@@ -38,8 +38,7 @@ std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMem
              .field = fmt::format("memory of stage {}", largest),
              .found = fmt::format("{:.2f} GiB", gibibytes(needed)),
              .rule = fmt::format("must fit {:.2f} GiB {} {}", gibibytes(capacity),
-                                 capacity < plan.cluster.device.memory ? "allowed on" : "of",
-                                 plan.cluster.device.name),
+                                 capacity < plan.cluster.device.memory ? "allowed on" : "of", plan.cluster.device.name),
              .allowed = "",
              .suggestion = "more tensor, pipeline or ZeRO sharding, recompute, or a smaller micro-batch"}};
 }

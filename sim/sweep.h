@@ -39,9 +39,9 @@ struct SweepSpace {
 struct SweepOptions {
     SweepSpace space;
     int top = 10;
-    int threads = 0;                       // 0: as many as the machine has
-    bool exhaustive = false;               // estimate every feasible plan
-    std::optional<Bytes> max_memory;       // a device's, if less than it has
+    int threads = 0;                                                   // 0: as many as the machine has
+    bool exhaustive = false;                                           // estimate every feasible plan
+    std::optional<Bytes> max_memory;                                   // a device's, if less than it has
     std::function<void(std::int64_t done, std::int64_t of)> progress;  // called from one thread
 };
 

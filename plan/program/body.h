@@ -21,14 +21,14 @@ namespace foretrain {
 
 // Where a body's buffer stands once the pass is bound to a microbatch.
 enum class Home : std::uint8_t {
-    fixed,      // the same address in every pass
-    slot,       // in the microbatch's activation slot
-    input,      // entry of a message ring: activations from the previous stage,
-    output,     //   to the next,
+    fixed,            // the same address in every pass
+    slot,             // in the microbatch's activation slot
+    input,            // entry of a message ring: activations from the previous stage,
+    output,           //   to the next,
     input_gradient,   //   gradients to the previous stage (of the chunk's input),
     output_gradient,  //   from the next
-    unit_weight,    // in the weights of a unit, wherever they are gathered (resolved by a pass)
-    unit_gradient,  // in the gradients of a unit, wherever they are collected (resolved by a pass)
+    unit_weight,      // in the weights of a unit, wherever they are gathered (resolved by a pass)
+    unit_gradient,    // in the gradients of a unit, wherever they are collected (resolved by a pass)
 };
 
 // What to call a tensor or place in a stage: a word and the layer, named only when printed.
@@ -45,12 +45,12 @@ struct BodyBuffer {
     Region region = Region::transients;
     DType type = DType::fp32;
     Axis axis = Axis::none;
-    bool owned = false;       // begins and ends inside bodies: alloc and free are placed for it
-    std::int32_t unit = -1;   // of a weight or gradient: which unit and which of its tensors
+    bool owned = false;      // begins and ends inside bodies: alloc and free are placed for it
+    std::int32_t unit = -1;  // of a weight or gradient: which unit and which of its tensors
     std::int32_t tensor = -1;
     std::int32_t saved = -1;  // of Home::slot: index in Stage::saved
     std::int64_t elements = 0;
-    Bytes offset;             // from the region's base; from the slot's base for Home::slot
+    Bytes offset;  // from the region's base; from the slot's base for Home::slot
     Bytes stride;
     Bytes bytes() const { return Bytes{elements * size_of(type)}; }
 };
@@ -72,8 +72,8 @@ constexpr std::int64_t buffer_alignment = 256;
 class Rewriter {
 public:
     explicit Rewriter(Body& body);
-    std::int32_t keep(std::int32_t old_index);              // returns the new index
-    std::int32_t insert(Instruction instruction);           // waits already in new numbering
+    std::int32_t keep(std::int32_t old_index);     // returns the new index
+    std::int32_t insert(Instruction instruction);  // waits already in new numbering
     Instruction& at(std::int32_t new_index) { return code_[static_cast<std::size_t>(new_index)]; }
     std::int32_t size() const { return static_cast<std::int32_t>(code_.size()); }
     void finish();  // writes the result back

@@ -80,8 +80,14 @@ void resolve_weights_in_place(const Stage& stage, Body& body) {
 class GatherPass {
 public:
     GatherPass(const StageContext& c, const Stage& stage, Body& body)
-        : c_(c), stage_(stage), body_(body), runs_(weight_runs(stage, body)), rewriter_(body),
-          entry_(gathered_entry_bytes(c, stage)), gathers_(runs_.size(), -1), last_used_(runs_.size(), -1) {}
+        : c_(c),
+          stage_(stage),
+          body_(body),
+          runs_(weight_runs(stage, body)),
+          rewriter_(body),
+          entry_(gathered_entry_bytes(c, stage)),
+          gathers_(runs_.size(), -1),
+          last_used_(runs_.size(), -1) {}
 
     void run() {
         start_ = rewriter_.insert(marker(Stream::compute));
@@ -113,9 +119,11 @@ private:
         const Unit& unit = unit_at(stage_, runs_[run].unit).unit;
         const BodyBuffer shard = fixed_at(stage_, unit.weight_shard);
         const std::int32_t part = add_buffer(body_, shard);
-        const std::int32_t whole = add_buffer(
-            body_, {.label = {"gathered", shard.label.layer}, .region = Region::gathered, .type = shard.type,
-                    .elements = unit.elements, .offset = ring_offset(run)});
+        const std::int32_t whole = add_buffer(body_, {.label = {"gathered", shard.label.layer},
+                                                      .region = Region::gathered,
+                                                      .type = shard.type,
+                                                      .elements = unit.elements,
+                                                      .offset = ring_offset(run)});
         const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
         Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, Axis::data, shard.type,
                                               unit.elements / c_.parallelism.data, {part, whole}),
@@ -149,7 +157,11 @@ private:
 class ReducePass {
 public:
     ReducePass(const StageContext& c, Stage& stage, Body& body, bool last_microbatch)
-        : c_(c), stage_(stage), body_(body), rewriter_(body), staged_(c.zero >= 2),
+        : c_(c),
+          stage_(stage),
+          body_(body),
+          rewriter_(body),
+          staged_(c.zero >= 2),
           reduces_(staged_ || last_microbatch) {}
 
     void run() {
@@ -227,8 +239,11 @@ private:
     BodyBuffer whole(const Contribution& u) const {
         const Unit& unit = unit_at(stage_, u.unit).unit;
         if (!staged_) return fixed_at(stage_, unit.gradient);
-        return {.label = {"staged_gradient", unit_at(stage_, u.unit).layer}, .region = Region::staging,
-                .type = c_.types.gradient, .elements = unit.elements, .offset = ring_offset(u)};
+        return {.label = {"staged_gradient", unit_at(stage_, u.unit).layer},
+                .region = Region::staging,
+                .type = c_.types.gradient,
+                .elements = unit.elements,
+                .offset = ring_offset(u)};
     }
 
     void reduce(Contribution& u) {
@@ -267,8 +282,8 @@ private:
         if (c_.zero == 0) {
             i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::data, all.type, unit.elements, {from});
         } else {
-            const std::int32_t to = add_buffer(body_, staged_ ? staged_shard(u, part_count)
-                                                              : fixed_at(stage_, unit.gradient_shard));
+            const std::int32_t to =
+                add_buffer(body_, staged_ ? staged_shard(u, part_count) : fixed_at(stage_, unit.gradient_shard));
             i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::data, all.type, part_count,
                            {from, to});
         }
@@ -279,8 +294,10 @@ private:
     }
 
     BodyBuffer staged_shard(const Contribution& u, std::int64_t count) const {
-        return {.label = {"staged_shard", unit_at(stage_, u.unit).layer}, .region = Region::staging,
-                .type = c_.types.gradient, .elements = count,
+        return {.label = {"staged_shard", unit_at(stage_, u.unit).layer},
+                .region = Region::staging,
+                .type = c_.types.gradient,
+                .elements = count,
                 .offset = ring_offset(u) + staging_shard_offset(c_, stage_)};
     }
 
@@ -297,7 +314,9 @@ private:
         rewriter_.insert(i);
     }
 
-    std::int32_t section_of(const Contribution& u) const { return body_.code[static_cast<std::size_t>(u.last)].section; }
+    std::int32_t section_of(const Contribution& u) const {
+        return body_.code[static_cast<std::size_t>(u.last)].section;
+    }
 
     const StageContext& c_;
     Stage& stage_;

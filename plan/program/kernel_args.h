@@ -216,9 +216,9 @@ struct LossArgs {
     enum class Part : std::uint8_t { maximum, sum, forward, backward };
     Part part = Part::maximum;
     std::int64_t tokens = 0, columns = 0, vocabulary = 0;
-    double scale = 1;               // of the gradient: 1 / (tokens of the global batch)
-    DType type = DType::fp32;       // of the logits read
-    DType gradient = DType::fp32;   // of dlogits
+    double scale = 1;              // of the gradient: 1 / (tokens of the global batch)
+    DType type = DType::fp32;      // of the logits read
+    DType gradient = DType::fp32;  // of dlogits
     bool operator==(const LossArgs&) const = default;
 };
 
@@ -233,10 +233,9 @@ struct AdamwArgs {
     bool operator==(const AdamwArgs&) const = default;
 };
 
-using KernelArgs =
-    std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
-                 QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
-                 AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
+using KernelArgs = std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs,
+                                RopeArgs, QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs,
+                                PositionsArgs, ResidualAddArgs, AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
 
 KernelKind kind_of(const KernelArgs& args);
 Work work(const KernelArgs& args);

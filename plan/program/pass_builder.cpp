@@ -33,8 +33,13 @@ PassBuilder::Tensor PassBuilder::transient(const char* what, std::int64_t elemen
 }
 
 std::int32_t PassBuilder::save(const char* what, std::int32_t layer, std::int64_t elements, DType type) {
-    BodyBuffer b{.label = {what, layer}, .home = Home::slot, .region = Region::activations, .type = type,
-                 .owned = true, .elements = elements, .offset = stage_.slot_bytes};
+    BodyBuffer b{.label = {what, layer},
+                 .home = Home::slot,
+                 .region = Region::activations,
+                 .type = type,
+                 .owned = true,
+                 .elements = elements,
+                 .offset = stage_.slot_bytes};
     stage_.slot_bytes += Bytes{round_up(b.bytes().value, buffer_alignment)};
     stage_.saved.push_back(b);
     return static_cast<std::int32_t>(stage_.saved.size()) - 1;
@@ -52,19 +57,29 @@ PassBuilder::Tensor PassBuilder::saved(std::int32_t index) {
 }
 
 PassBuilder::Tensor PassBuilder::ring(Home home, const char* what) {
-    return add({.label = {what, -1}, .home = home, .region = Region::communication, .type = context_.types.weight,
+    return add({.label = {what, -1},
+                .home = home,
+                .region = Region::communication,
+                .type = context_.types.weight,
                 .elements = stage_.boundary_elements});
 }
 
-PassBuilder::Tensor PassBuilder::fixed(std::int32_t index) { return add(stage_.fixed[static_cast<std::size_t>(index)]); }
+PassBuilder::Tensor PassBuilder::fixed(std::int32_t index) {
+    return add(stage_.fixed[static_cast<std::size_t>(index)]);
+}
 
 PassBuilder::Tensor PassBuilder::weight(std::int32_t unit, std::int32_t tensor) {
     const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
     const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
     const auto t = static_cast<std::size_t>(tensor);
     const DType type = context_.types.weight;
-    return add({.label = {"w", u.layer}, .home = Home::unit_weight, .region = Region::weights, .type = type,
-                .unit = unit, .tensor = tensor, .elements = shape.offsets[t + 1] - shape.offsets[t],
+    return add({.label = {"w", u.layer},
+                .home = Home::unit_weight,
+                .region = Region::weights,
+                .type = type,
+                .unit = unit,
+                .tensor = tensor,
+                .elements = shape.offsets[t + 1] - shape.offsets[t],
                 .offset = Bytes{shape.offsets[t] * size_of(type)}});
 }
 
@@ -73,8 +88,13 @@ PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor
     const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
     const auto t = static_cast<std::size_t>(tensor);
     const DType type = context_.types.gradient;
-    return add({.label = {"dw", u.layer}, .home = Home::unit_gradient, .region = Region::gradients, .type = type,
-                .unit = unit, .tensor = tensor, .elements = shape.offsets[t + 1] - shape.offsets[t],
+    return add({.label = {"dw", u.layer},
+                .home = Home::unit_gradient,
+                .region = Region::gradients,
+                .type = type,
+                .unit = unit,
+                .tensor = tensor,
+                .elements = shape.offsets[t + 1] - shape.offsets[t],
                 .offset = Bytes{shape.offsets[t] * size_of(type)}});
 }
 

@@ -161,9 +161,9 @@ struct Unit {
 struct StageProgram {
     std::int32_t stage = 0;
     std::vector<Buffer> buffers;
-    std::vector<KernelArgs> kernels;     // each distinct call once
-    std::vector<std::string> sections;   // "layer3.attention", "head", ...
-    std::vector<std::string> bodies;     // names of the bodies that chunk-level instructions refer to
+    std::vector<KernelArgs> kernels;    // each distinct call once
+    std::vector<std::string> sections;  // "layer3.attention", "head", ...
+    std::vector<std::string> bodies;    // names of the bodies that chunk-level instructions refer to
     std::vector<Unit> units;
     std::vector<Parameter> parameters;
     std::vector<Instruction> instructions;

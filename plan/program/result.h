@@ -34,13 +34,13 @@ std::size_t largest_of(const std::vector<StageMemory>& stages);
 // Time of one stage's rank over one step; the parts sum to the step of that rank.
 struct StageTime {
     Time step;
-    Time forward;             // kernels of forward passes
-    Time backward;            // kernels of backward passes, recompute apart
-    Time recompute;           // kernels run again in backward passes
-    Time optimizer;           // kernels of the optimizer step
-    Time tensor_exposed;      // compute waits for tensor-parallel collectives
-    Time data_exposed;        // ... for gradient reduction and parameter gathers
-    Time pipeline_exposed;    // the rest: bubble and messages
+    Time forward;           // kernels of forward passes
+    Time backward;          // kernels of backward passes, recompute apart
+    Time recompute;         // kernels run again in backward passes
+    Time optimizer;         // kernels of the optimizer step
+    Time tensor_exposed;    // compute waits for tensor-parallel collectives
+    Time data_exposed;      // ... for gradient reduction and parameter gathers
+    Time pipeline_exposed;  // the rest: bubble and messages
 };
 
 struct Prediction {
@@ -57,10 +57,10 @@ struct Prediction {
 
     bool feasible() const { return rejections.empty(); }
     std::int64_t slowest_stage() const;
-    std::int64_t largest_stage() const;      // by total memory
-    Bytes peak_bytes() const;                // its total
+    std::int64_t largest_stage() const;  // by total memory
+    Bytes peak_bytes() const;            // its total
     double tokens_per_second() const;
-    double mfu() const;         // against the devices' dense peak at the plan's precision
+    double mfu() const;  // against the devices' dense peak at the plan's precision
     double mfu_causal() const;
     double hfu() const;
     double model_tflops_per_device() const;
@@ -73,14 +73,14 @@ struct RejectionCount {
 };
 
 struct SweepResult {
-    std::int64_t enumerated = 0;   // tuples that divide
-    std::int64_t feasible = 0;     // of them, that check and fit
-    std::int64_t estimated = 0;    // of them, not excluded by their bound
+    std::int64_t enumerated = 0;                 // tuples that divide
+    std::int64_t feasible = 0;                   // of them, that check and fit
+    std::int64_t estimated = 0;                  // of them, not excluded by their bound
     std::map<std::string, RejectionCount> fell;  // reason -> how many
-    std::string nothing;            // why nothing was enumerated; empty if something was
-    std::vector<Prediction> best;   // fastest first; ties by plan order
-    std::vector<Prediction> pareto; // step time against peak memory, fastest first
-    double elapsed_s = 0;           // set by whoever holds the clock
+    std::string nothing;                         // why nothing was enumerated; empty if something was
+    std::vector<Prediction> best;                // fastest first; ties by plan order
+    std::vector<Prediction> pareto;              // step time against peak memory, fastest first
+    double elapsed_s = 0;                        // set by whoever holds the clock
 };
 
 // The join of a simulated and a measured trace.
@@ -99,14 +99,14 @@ struct KindError {
 
 struct Validation {
     Prediction prediction;
-    Time measured_step;   // median step of the slowest rank, warm-up left out
+    Time measured_step;  // median step of the slowest rank, warm-up left out
     Time predicted_step;
     std::vector<double> losses;  // by step
     std::vector<KindError> by_kind;
     std::vector<InstructionError> worst;  // by absolute difference, ten at most
-    Bytes memory_error;         // largest |layout - allocated| over ranks and regions
-    Bytes communication_error;  // largest |predicted - counted| over ranks, groups and kinds
-    Bytes peak_resident;        // of the process
+    Bytes memory_error;                   // largest |layout - allocated| over ranks and regions
+    Bytes communication_error;            // largest |predicted - counted| over ranks, groups and kinds
+    Bytes peak_resident;                  // of the process
 
     double step_error() const;  // predicted / measured - 1
 };

@@ -96,8 +96,8 @@ private:
         emit(i);
     }
 
-    std::int32_t message(InstructionKind kind, Stream stream, Home home, std::int32_t microbatch,
-                         std::int32_t peer, Wait wait) {
+    std::int32_t message(InstructionKind kind, Stream stream, Home home, std::int32_t microbatch, std::int32_t peer,
+                         Wait wait) {
         Instruction i;
         i.kind = kind;
         i.stream = stream;
@@ -156,8 +156,8 @@ private:
     }
 
     void backward(std::int32_t k, bool final_pass) {
-        Instruction b = pass(InstructionKind::backward_chunk,
-                             final_pass ? s_.stage->backward_last : s_.stage->backward, k);
+        Instruction b =
+            pass(InstructionKind::backward_chunk, final_pass ? s_.stage->backward_last : s_.stage->backward, k);
         if (!last_) {
             lifetime(InstructionKind::alloc, Home::output_gradient, k);
             const std::int32_t reader = previous(backward_, Home::output_gradient, k);

@@ -111,9 +111,10 @@ private:
     }
 
     LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, Tensor x) {
-        return layer_tensors(t, x, [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
-            return b.transient(what, elements, type);
-        });
+        return layer_tensors(t, x,
+                             [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
+                                 return b.transient(what, elements, type);
+                             });
     }
 
     // Selective recompute keeps everything but the results of the core attention.
@@ -137,8 +138,11 @@ private:
             head_[2] = b.save("logits", at, t.logit_elements(), kept);
             head_[3] = b.save("head_lse", at, c_.tokens(), c_.statistics);
         }
-        return {.x = b.saved(head_[0]), .norm = b.saved(head_[1]), .logits = b.saved(head_[2]),
-                .lse = b.saved(head_[3]), .targets = b.saved(targets_)};
+        return {.x = b.saved(head_[0]),
+                .norm = b.saved(head_[1]),
+                .logits = b.saved(head_[2]),
+                .lse = b.saved(head_[3]),
+                .targets = b.saved(targets_)};
     }
 
     Tensor embedded(PassBuilder& b) { return embedded_ < 0 ? -1 : b.saved(embedded_); }
@@ -170,8 +174,7 @@ private:
         }
         for (const Segment& segment : segments_)
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
-                const LayerTensors s =
-                    segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
+                const LayerTensors s = segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
@@ -274,9 +277,16 @@ private:
     void step(PassBuilder& b, const Unit& unit) {
         const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.parallelism.data : unit.elements;
         const Training& o = c_.training;
-        const AdamwArgs args{.elements = n, .learning_rate = o.learning_rate, .beta1 = o.beta1, .beta2 = o.beta2,
-                             .epsilon = o.epsilon, .weight_decay = o.weight_decay, .master = c_.types.master,
-                             .type = c_.types.weight, .gradient = c_.types.gradient, .optimizer = c_.types.optimizer};
+        const AdamwArgs args{.elements = n,
+                             .learning_rate = o.learning_rate,
+                             .beta1 = o.beta1,
+                             .beta2 = o.beta2,
+                             .epsilon = o.epsilon,
+                             .weight_decay = o.weight_decay,
+                             .master = c_.types.master,
+                             .type = c_.types.weight,
+                             .gradient = c_.types.gradient,
+                             .optimizer = c_.types.optimizer};
         std::vector<Tensor> operands{b.fixed(c_.zero >= 1 ? unit.weight_shard : unit.weight), b.fixed(reduced(unit)),
                                      b.fixed(unit.momentum), b.fixed(unit.variance)};
         if (c_.types.master) operands.push_back(b.fixed(unit.master));

@@ -61,25 +61,25 @@ struct UnitShape {
 };
 
 struct StageUnit {
-    std::int32_t shape = 0;  // index in Stage::unit_shapes
-    std::int32_t layer = -1; // within the stage
-    Unit unit;               // buffer indices into Stage::fixed; the name is set by lower
+    std::int32_t shape = 0;   // index in Stage::unit_shapes
+    std::int32_t layer = -1;  // within the stage
+    Unit unit;                // buffer indices into Stage::fixed; the name is set by lower
 };
 
 struct Stage {
     StageShape shape;
     std::vector<UnitShape> unit_shapes;
     std::vector<StageUnit> units;
-    std::vector<BodyBuffer> fixed;      // whole-step buffers: parameters and their state, loss
-    std::vector<BodyBuffer> saved;      // from forward to backward, offsets within a slot
+    std::vector<BodyBuffer> fixed;  // whole-step buffers: parameters and their state, loss
+    std::vector<BodyBuffer> saved;  // from forward to backward, offsets within a slot
     std::vector<KernelArgs> kernels;
     std::vector<Label> sections;
     std::vector<Body> bodies;
     std::int32_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;  // indices in bodies
-    std::int32_t loss = -1;             // index in fixed
+    std::int32_t loss = -1;                                                    // index in fixed
     Bytes slot_bytes;
     std::array<Bytes, region_count> region_bytes{};  // activations and communication: see Skeleton
-    std::int64_t boundary_elements = 0;  // of the activation passed to the next stage
+    std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
 std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape);

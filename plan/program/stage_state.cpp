@@ -127,8 +127,7 @@ void build_stage_state(const StageContext& c, Stage& stage) {
     }
     if (stage.shape.last) stage.loss = fixed.add("loss", -1, Region::gradients, DType::fp64, 1);
     if (c.zero == 3)
-        stage.region_bytes[static_cast<std::size_t>(Region::gathered)] =
-            gathered_entry_bytes(c, stage) * ring_entries;
+        stage.region_bytes[static_cast<std::size_t>(Region::gathered)] = gathered_entry_bytes(c, stage) * ring_entries;
     if (c.zero >= 2)
         stage.region_bytes[static_cast<std::size_t>(Region::staging)] = staging_entry_bytes(c, stage) * ring_entries;
 }

@@ -36,14 +36,14 @@ struct RankTrace {
     std::int64_t rank = 0;
     std::int64_t stage = 0;
     std::vector<RankStep> steps;
-    WireCount wire;                             // of one step
-    std::map<std::string, Bytes> allocated;     // by region name
-    Bytes live_peak;                            // host order
+    WireCount wire;                          // of one step
+    std::map<std::string, Bytes> allocated;  // by region name
+    Bytes live_peak;                         // host order
 };
 
 struct Trace {
-    std::string kind;     // "simulated" or "measured"
-    std::string program;  // fingerprint of the program that ran; empty if unknown
+    std::string kind;              // "simulated" or "measured"
+    std::string program;           // fingerprint of the program that ran; empty if unknown
     std::vector<RankTrace> ranks;  // simulated: one rank of each stage; measured: all
     Bytes peak_resident;           // of the process, as the operating system counts; 0 if unknown
 };

@@ -56,8 +56,11 @@ TransformerPasses::Tensor TransformerPasses::summed(Tensor partial, const char* 
 }
 
 void TransformerPasses::norm_forward(std::int32_t unit, const char* name, Tensor x, Tensor y) {
-    NormForwardArgs args{.rows = rows_, .width = h_, .rms = c_.model.norm == Norm::rmsnorm,
-                         .epsilon = c_.model.norm_epsilon, .type = w_};
+    NormForwardArgs args{.rows = rows_,
+                         .width = h_,
+                         .rms = c_.model.norm == Norm::rmsnorm,
+                         .epsilon = c_.model.norm_epsilon,
+                         .type = w_};
     args.unbiased = !args.rms && !c_.model.norm_bias;
     const std::string n(name);
     std::vector<Tensor> operands{x, y, weight(unit, (n + ".weight").c_str())};
@@ -67,9 +70,14 @@ void TransformerPasses::norm_forward(std::int32_t unit, const char* name, Tensor
 
 void TransformerPasses::norm_backward(std::int32_t unit, const char* name, Tensor dy, Tensor x, Tensor residual,
                                       Tensor dx) {
-    NormBackwardArgs args{.rows = rows_, .width = h_, .rms = c_.model.norm == Norm::rmsnorm,
-                          .residual = residual >= 0, .accumulate = accumulate_, .epsilon = c_.model.norm_epsilon,
-                          .type = w_, .gradient = g_};
+    NormBackwardArgs args{.rows = rows_,
+                          .width = h_,
+                          .rms = c_.model.norm == Norm::rmsnorm,
+                          .residual = residual >= 0,
+                          .accumulate = accumulate_,
+                          .epsilon = c_.model.norm_epsilon,
+                          .type = w_,
+                          .gradient = g_};
     args.unbiased = !args.rms && !c_.model.norm_bias;
     const std::string n(name);
     std::vector<Tensor> operands{dy, x};
@@ -101,8 +109,14 @@ void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tens
 // dW (out, in) [+]= dy^T (out, T) x (T, in)
 void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor x, std::int64_t out,
                                         std::int64_t in) {
-    b_.kernel(GemmArgs{.m = out, .n = in, .k = tokens_, .transpose_a = true, .accumulate = accumulate_,
-                       .role = GemmRole::weight_gradient, .type = w_, .output = g_},
+    b_.kernel(GemmArgs{.m = out,
+                       .n = in,
+                       .k = tokens_,
+                       .transpose_a = true,
+                       .accumulate = accumulate_,
+                       .role = GemmRole::weight_gradient,
+                       .type = w_,
+                       .output = g_},
               {dy, x, gradient(unit, name)});
 }
 
@@ -139,9 +153,13 @@ void TransformerPasses::embedding_forward(Tensor tokens, Tensor embedded, Tensor
     else if (t_ > 1)
         b_.all_reduce(sum, tokens_ * h_);
     if (c_.model.positions == Positions::learned)
-        b_.kernel(PositionsArgs{.tokens = rows_, .sequence = c_.training.sequence_length,
-                                .table_rows = c_.model.position_rows(), .width = h_, .split_tokens = split_,
-                                .type = w_, .gradient = g_},
+        b_.kernel(PositionsArgs{.tokens = rows_,
+                                .sequence = c_.training.sequence_length,
+                                .table_rows = c_.model.position_rows(),
+                                .width = h_,
+                                .split_tokens = split_,
+                                .type = w_,
+                                .gradient = g_},
                   {sum, weight(unit_of(UnitKind::positions), "positions.weight")});
     if (c_.model.embedding_norm) norm_forward(unit_of(UnitKind::embedding_norm), "embedding_norm", embedded, x);
 }
@@ -153,12 +171,23 @@ void TransformerPasses::embedding_backward(Tensor tokens, Tensor embedded, Tenso
         norm_backward(unit_of(UnitKind::embedding_norm), "embedding_norm", dnorm, embedded, -1, dx);
     }
     if (c_.model.positions == Positions::learned)
-        b_.kernel(PositionsArgs{.tokens = rows_, .sequence = c_.training.sequence_length,
-                                .table_rows = c_.model.position_rows(), .width = h_, .split_tokens = split_,
-                                .backward = true, .accumulate = accumulate_, .type = w_, .gradient = g_},
+        b_.kernel(PositionsArgs{.tokens = rows_,
+                                .sequence = c_.training.sequence_length,
+                                .table_rows = c_.model.position_rows(),
+                                .width = h_,
+                                .split_tokens = split_,
+                                .backward = true,
+                                .accumulate = accumulate_,
+                                .type = w_,
+                                .gradient = g_},
                   {dx, gradient(unit_of(UnitKind::positions), "positions.weight")});
-    b_.kernel(EmbeddingArgs{.tokens = tokens_, .rows = vocab_, .width = h_, .backward = true,
-                            .accumulate = accumulate_, .type = w_, .gradient = g_},
+    b_.kernel(EmbeddingArgs{.tokens = tokens_,
+                            .rows = vocab_,
+                            .width = h_,
+                            .backward = true,
+                            .accumulate = accumulate_,
+                            .type = w_,
+                            .gradient = g_},
               {tokens, full(dx, "dx_full"), gradient(unit_of(UnitKind::embedding), "embedding.weight")});
 }
 
@@ -171,14 +200,19 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     norm_forward(unit_of(UnitKind::final_norm), "final_norm", s.x, s.norm);
     const Tensor input = full(s.norm, "norm_full");
     const Tensor logits = kept == w_ ? s.logits : b_.transient("logits16", tokens_ * vocab_, w_);
-    const GemmArgs product{.m = tokens_, .n = vocab_, .k = h_, .transpose_b = true, .bias = c_.model.head_bias,
-                           .type = w_, .output = w_};
+    const GemmArgs product{
+        .m = tokens_, .n = vocab_, .k = h_, .transpose_b = true, .bias = c_.model.head_bias, .type = w_, .output = w_};
     std::vector<Tensor> operands{input, weight(head, ".weight"), logits};
     if (product.bias) operands.push_back(weight(head, ".bias"));
     b_.kernel(product, operands);
-    if (logits != s.logits) b_.kernel(CastArgs{.elements = tokens_ * vocab_, .from = w_, .to = kept}, {logits, s.logits});
-    LossArgs args{.part = LossArgs::Part::maximum, .tokens = tokens_, .columns = vocab_,
-                  .vocabulary = c_.model.vocab_size, .type = kept, .gradient = w_};
+    if (logits != s.logits)
+        b_.kernel(CastArgs{.elements = tokens_ * vocab_, .from = w_, .to = kept}, {logits, s.logits});
+    LossArgs args{.part = LossArgs::Part::maximum,
+                  .tokens = tokens_,
+                  .columns = vocab_,
+                  .vocabulary = c_.model.vocab_size,
+                  .type = kept,
+                  .gradient = w_};
     const Tensor maximum = b_.transient("maximum", tokens_, c_.statistics);
     b_.kernel(args, {s.logits, maximum});
     if (t_ > 1) b_.all_reduce(maximum, tokens_, Reduction::maximum);
@@ -196,8 +230,13 @@ void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
     b_.section("head");
     const double tokens = static_cast<double>(c_.training.global_batch_size * c_.training.sequence_length);
     const Tensor dlogits = kept == w_ ? s.logits : b_.transient("dlogits", tokens_ * vocab_, w_);
-    b_.kernel(LossArgs{.part = LossArgs::Part::backward, .tokens = tokens_, .columns = vocab_,
-                       .vocabulary = c_.model.vocab_size, .scale = 1.0 / tokens, .type = kept, .gradient = w_},
+    b_.kernel(LossArgs{.part = LossArgs::Part::backward,
+                       .tokens = tokens_,
+                       .columns = vocab_,
+                       .vocabulary = c_.model.vocab_size,
+                       .scale = 1.0 / tokens,
+                       .type = kept,
+                       .gradient = w_},
               {s.logits, s.lse, s.targets, dlogits});
     if (c_.model.head_bias) bias_gradient(head, ".bias", dlogits, tokens_, vocab_);
     weight_gradient(head, ".weight", dlogits, full(s.norm, "norm_full"), vocab_, h_);

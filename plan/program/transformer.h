@@ -15,18 +15,18 @@ namespace foretrain {
 
 // What one layer keeps for its backward pass. Tensors of the pass at hand.
 struct LayerTensors {
-    PassBuilder::Tensor x = -1;        // (R, h) input
-    PassBuilder::Tensor norm1 = -1;    // (R, h)
-    PassBuilder::Tensor qkv = -1;      // (T, (a + 2g) d / t), normalised and rotated
-    PassBuilder::Tensor context = -1;  // (T, a d / t)
-    PassBuilder::Tensor lse = -1;      // (T, a / t)
-    PassBuilder::Tensor y = -1;        // (R, h) after attention; none in a parallel block
-    PassBuilder::Tensor norm2 = -1;    // (R, h); norm1 again in a parallel block that shares it
-    PassBuilder::Tensor fc1 = -1;      // (T, f / t), twice as wide if gated
-    PassBuilder::Tensor act = -1;      // (T, f / t)
-    PassBuilder::Tensor raw_qk = -1;   // (T, (a + g) d / t) before the query-key norm, if there is one
-    PassBuilder::Tensor attended = -1; // (R, h) of the attention, and
-    PassBuilder::Tensor mlp_out = -1;  // (R, h) of the MLP: what post norms read, if there are any
+    PassBuilder::Tensor x = -1;         // (R, h) input
+    PassBuilder::Tensor norm1 = -1;     // (R, h)
+    PassBuilder::Tensor qkv = -1;       // (T, (a + 2g) d / t), normalised and rotated
+    PassBuilder::Tensor context = -1;   // (T, a d / t)
+    PassBuilder::Tensor lse = -1;       // (T, a / t)
+    PassBuilder::Tensor y = -1;         // (R, h) after attention; none in a parallel block
+    PassBuilder::Tensor norm2 = -1;     // (R, h); norm1 again in a parallel block that shares it
+    PassBuilder::Tensor fc1 = -1;       // (T, f / t), twice as wide if gated
+    PassBuilder::Tensor act = -1;       // (T, f / t)
+    PassBuilder::Tensor raw_qk = -1;    // (T, (a + g) d / t) before the query-key norm, if there is one
+    PassBuilder::Tensor attended = -1;  // (R, h) of the attention, and
+    PassBuilder::Tensor mlp_out = -1;   // (R, h) of the MLP: what post norms read, if there are any
 };
 
 // What the attention of a parallel block leaves to the MLP, with which it shares its collectives.
@@ -36,11 +36,11 @@ struct AttentionBranch {
 };
 
 struct HeadTensors {
-    PassBuilder::Tensor x = -1;       // (R, h) input
-    PassBuilder::Tensor norm = -1;    // (R, h)
-    PassBuilder::Tensor logits = -1;  // (T, V / t), in fp32 if the framework keeps such a copy
-    PassBuilder::Tensor lse = -1;     // (T)
-    PassBuilder::Tensor targets = -1; // (T) int32
+    PassBuilder::Tensor x = -1;        // (R, h) input
+    PassBuilder::Tensor norm = -1;     // (R, h)
+    PassBuilder::Tensor logits = -1;   // (T, V / t), in fp32 if the framework keeps such a copy
+    PassBuilder::Tensor lse = -1;      // (T)
+    PassBuilder::Tensor targets = -1;  // (T) int32
 };
 
 class TransformerPasses {
@@ -56,7 +56,7 @@ public:
     void mlp_forward(std::int32_t layer, const LayerTensors& s, const AttentionBranch& attention, Tensor out);
     // The tensors of `s` and no more: what a recompute needs if it stops early.
     void layer_forward_kept(std::int32_t layer, const LayerTensors& s);
-    void core_attention(std::int32_t layer, const LayerTensors& s);     // qkv -> context, lse
+    void core_attention(std::int32_t layer, const LayerTensors& s);  // qkv -> context, lse
     // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
     void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
 
@@ -74,8 +74,8 @@ public:
     std::int64_t logit_elements() const { return tokens_ * vocab_; }
 
 private:
-    Tensor full(Tensor rows, const char* what);                       // (R, h) -> (T, h)
-    Tensor summed(Tensor partial, const char* what);                  // (T, h) partial -> (R, h)
+    Tensor full(Tensor rows, const char* what);       // (R, h) -> (T, h)
+    Tensor summed(Tensor partial, const char* what);  // (T, h) partial -> (R, h)
     void norm_forward(std::int32_t unit, const char* name, Tensor x, Tensor y);
     void norm_backward(std::int32_t unit, const char* name, Tensor dy, Tensor x, Tensor residual, Tensor dx);
     void linear(std::int32_t unit, const char* name, bool bias, Tensor x, Tensor y, std::int64_t out, std::int64_t in);

@@ -60,9 +60,19 @@ ClusterSpec imagined_machine() {
 
 Plan two_stages() {
     Plan plan;
-    plan.model = {.name = "golden", .layers = 2, .hidden_size = 8, .attention_heads = 2, .kv_heads = 2, .head_dim = 4,
-                  .ffn_hidden_size = 16, .vocab_size = 16, .tied_embeddings = true, .positions = Positions::learned,
-                  .max_positions = 4, .norm = Norm::layernorm, .activation = Activation::gelu};
+    plan.model = {.name = "golden",
+                  .layers = 2,
+                  .hidden_size = 8,
+                  .attention_heads = 2,
+                  .kv_heads = 2,
+                  .head_dim = 4,
+                  .ffn_hidden_size = 16,
+                  .vocab_size = 16,
+                  .tied_embeddings = true,
+                  .positions = Positions::learned,
+                  .max_positions = 4,
+                  .norm = Norm::layernorm,
+                  .activation = Activation::gelu};
     plan.cluster = imagined_machine();
     plan.framework = "foretrain";
     plan.training.global_batch_size = 4;
@@ -85,7 +95,8 @@ std::string passes(const Program& program, const Trace& trace, std::size_t stage
     Time start, end;
     const auto flush = [&] {
         if (!label.empty())
-            out += label + " " + std::to_string(start.value / 1000000) + "-" + std::to_string(end.value / 1000000) + "\n";
+            out +=
+                label + " " + std::to_string(start.value / 1000000) + "-" + std::to_string(end.value / 1000000) + "\n";
     };
     bool backward = false;
     for (const Span& span : trace.ranks[stage].steps[0].spans) {
@@ -94,8 +105,7 @@ std::string passes(const Program& program, const Trace& trace, std::size_t stage
         if (i.kind == InstructionKind::load_batch) backward = false;  // a forward pass begins with it
         if (i.kind == InstructionKind::kernel)
             backward |= begins_backward(program.stages[stage].kernels[static_cast<std::size_t>(i.kernel)]);
-        const std::string now =
-            i.microbatch < 0 ? "step" : (backward ? "B" : "F") + std::to_string(i.microbatch);
+        const std::string now = i.microbatch < 0 ? "step" : (backward ? "B" : "F") + std::to_string(i.microbatch);
         if (now != label) {
             flush();
             label = now;

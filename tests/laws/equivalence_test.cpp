@@ -110,7 +110,6 @@ Plan one_rank(Plan plan) {
     return plan;
 }
 
-
 Parallelism spread(std::int64_t tp, std::int64_t pp, std::int64_t dp, int zero = 0) {
     Parallelism p;
     p.tensor = tp;
@@ -177,8 +176,8 @@ std::string plan_name(const ::testing::TestParamInfo<std::tuple<bool, Parallelis
     return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, Equivalence,
-                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(spreads())), plan_name);
+INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(spreads())),
+                         plan_name);
 
 // The models that have what GPT and Llama do not, each spread in a few ways that mix everything.
 class EquivalenceOfOthers : public ::testing::TestWithParam<std::tuple<ModelSpec, Parallelism>> {};
@@ -212,8 +211,7 @@ std::vector<Parallelism> few_spreads() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EquivalenceOfOthers,
-                         ::testing::Combine(::testing::Values(small_neox(), small_cohere(), small_gemma(),
-                                                              small_opt()),
+                         ::testing::Combine(::testing::Values(small_neox(), small_cohere(), small_gemma(), small_opt()),
                                             ::testing::ValuesIn(few_spreads())),
                          other_name);
 

@@ -38,7 +38,8 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             const StageTime& t = estimate.times[s];
             ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
             ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.data_exposed +
-                          t.pipeline_exposed, t.step);
+                          t.pipeline_exposed,
+                      t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
             ASSERT_GE(t.data_exposed, Time{0});
             // Gradients that are sums over tokens or heads of all tensor ranks are reduced on that stream too.

@@ -154,7 +154,8 @@ TEST(Memory, TheOperatingSystemAgrees) {
         for (const StageProgram& stage : program.stages) predicted += stage.arena() * p.data;
         const Bytes resident = resident_growth(program);
         const double slack = std::max(64.0 * MiB, 0.02 * static_cast<double>(predicted.value));
-        EXPECT_NEAR(static_cast<double>(resident.value), static_cast<double>(predicted.value), slack) << "ZeRO-" << zero;
+        EXPECT_NEAR(static_cast<double>(resident.value), static_cast<double>(predicted.value), slack)
+            << "ZeRO-" << zero;
         std::printf("ZeRO-%d: allocated %.1f MiB, resident %.1f MiB\n", zero,
                     static_cast<double>(predicted.value) / MiB, static_cast<double>(resident.value) / MiB);
     }

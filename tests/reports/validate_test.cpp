@@ -22,8 +22,7 @@ Prediction predicted() {
 Time us(double t) { return from_microseconds(t); }
 
 Validation joined() {
-    return join(predicted(), examples::message_and_reduction(), examples::simulated(), examples::measured(),
-                1);
+    return join(predicted(), examples::message_and_reduction(), examples::simulated(), examples::measured(), 1);
 }
 
 KindError kind(const Validation& v, const std::string& name) {
@@ -95,8 +94,7 @@ TEST(Join, BytesAreExactOrOff) {
     trace.ranks[1].allocated["elsewhere"] = Bytes{5};
     trace.ranks[2].live_peak = Bytes{3};
     trace.ranks[0].wire.erase("data.all_reduce");
-    const Validation v =
-        join(predicted(), examples::message_and_reduction(), examples::simulated(), trace, 1);
+    const Validation v = join(predicted(), examples::message_and_reduction(), examples::simulated(), trace, 1);
     EXPECT_EQ(v.memory_error, Bytes{24});
     EXPECT_EQ(v.communication_error, Bytes{24});
 }

@@ -32,7 +32,8 @@ ModelSpec random_model(std::mt19937& random) {
     m.vocab_size = pick<std::int64_t>(random, {64, 101, 1000, 50257});
     m.tied_embeddings = !m.head_bias && random() % 2 == 0;
     m.max_positions = 4096;
-    if (random() % 4 == 0) m.sliding_window = {pick<std::int64_t>(random, {8, 100}), pick<std::int64_t>(random, {0, 2, 3})};
+    if (random() % 4 == 0)
+        m.sliding_window = {pick<std::int64_t>(random, {8, 100}), pick<std::int64_t>(random, {0, 2, 3})};
     return m;
 }
 
@@ -70,17 +71,41 @@ Plan draw(std::mt19937& random) {
 }  // namespace
 
 ModelSpec small_gpt() {
-    return {.name = "small-gpt", .layers = 4, .hidden_size = 32, .attention_heads = 4, .kv_heads = 4, .head_dim = 8,
-            .ffn_hidden_size = 64, .gated_mlp = false, .vocab_size = 96, .tied_embeddings = true,
-            .positions = Positions::learned, .max_positions = 24, .norm = Norm::layernorm, .norm_epsilon = 1e-5,
-            .activation = Activation::gelu, .bias = true};
+    return {.name = "small-gpt",
+            .layers = 4,
+            .hidden_size = 32,
+            .attention_heads = 4,
+            .kv_heads = 4,
+            .head_dim = 8,
+            .ffn_hidden_size = 64,
+            .gated_mlp = false,
+            .vocab_size = 96,
+            .tied_embeddings = true,
+            .positions = Positions::learned,
+            .max_positions = 24,
+            .norm = Norm::layernorm,
+            .norm_epsilon = 1e-5,
+            .activation = Activation::gelu,
+            .bias = true};
 }
 
 ModelSpec small_llama() {
-    return {.name = "small-llama", .layers = 4, .hidden_size = 32, .attention_heads = 8, .kv_heads = 4, .head_dim = 4,
-            .ffn_hidden_size = 48, .gated_mlp = true, .vocab_size = 96, .tied_embeddings = false,
-            .positions = Positions::rope, .max_positions = 4096, .norm = Norm::rmsnorm, .norm_epsilon = 1e-5,
-            .activation = Activation::silu, .bias = false};
+    return {.name = "small-llama",
+            .layers = 4,
+            .hidden_size = 32,
+            .attention_heads = 8,
+            .kv_heads = 4,
+            .head_dim = 4,
+            .ffn_hidden_size = 48,
+            .gated_mlp = true,
+            .vocab_size = 96,
+            .tied_embeddings = false,
+            .positions = Positions::rope,
+            .max_positions = 4096,
+            .norm = Norm::rmsnorm,
+            .norm_epsilon = 1e-5,
+            .activation = Activation::silu,
+            .bias = false};
 }
 
 ModelSpec small_neox() {
