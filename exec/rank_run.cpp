@@ -5,23 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/program/access.h"
 
 namespace foretrain {
 
 namespace {
 
 bool is_bookkeeping(InstructionKind kind) { return kind == InstructionKind::alloc || kind == InstructionKind::free; }
-
-bool is_timed(InstructionKind kind) {
-    return !is_bookkeeping(kind) && kind != InstructionKind::record && kind != InstructionKind::wait;
-}
-
-bool is_message(InstructionKind kind) { return kind == InstructionKind::send || kind == InstructionKind::recv; }
-
-bool is_communication(InstructionKind kind) {
-    return kind == InstructionKind::all_reduce || kind == InstructionKind::reduce_scatter ||
-           kind == InstructionKind::all_gather || is_message(kind);
-}
 
 Axis axis_of(const Instruction& i) { return is_message(i.kind) ? Axis::pipeline : i.axis; }
 
@@ -101,8 +91,8 @@ void RankRun::make_streams() {
         if (stream == nullptr && !is_bookkeeping(i.kind))
             stream = &device_.make_stream(fmt::format("{}.{}", rank_, name_of(i.stream)),
                                           i.stream == Stream::compute ? StreamUse::compute : StreamUse::communication);
-        span_index_.push_back(is_timed(i.kind) ? static_cast<std::int32_t>(spans_.size()) : -1);
-        if (is_timed(i.kind)) spans_.emplace_back();
+        span_index_.push_back(leaves_span(i.kind) ? static_cast<std::int32_t>(spans_.size()) : -1);
+        if (leaves_span(i.kind)) spans_.emplace_back();
     }
 }
 

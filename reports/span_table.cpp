@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "plan/program/access.h"
 
 namespace foretrain {
 
@@ -13,15 +14,8 @@ namespace {
 
 constexpr Time absent{-1};
 
-bool is_collective(InstructionKind kind) {
-    return kind == InstructionKind::all_reduce || kind == InstructionKind::reduce_scatter ||
-           kind == InstructionKind::all_gather;
-}
-
-bool is_message(InstructionKind kind) { return kind == InstructionKind::send || kind == InstructionKind::recv; }
-
 bool crosses_stages(const Instruction& i) {
-    return is_message(i.kind) || (is_collective(i.kind) && (i.axis == Axis::embedding || i.axis == Axis::pipeline));
+    return is_message(i.kind) || (is_collective(i.kind) && i.axis == Axis::embedding);
 }
 
 [[noreturn]] void foreign(std::string found, std::string expected) {

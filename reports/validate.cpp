@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/program/access.h"
 #include "plan/program/text.h"
 #include "reports/figures.h"
 #include "reports/span_table.h"
@@ -21,33 +22,13 @@ const StageProgram& stage_of(const Program& program, const RankTrace& rank) {
     return program.stages[static_cast<std::size_t>(rank.stage)];
 }
 
-bool moves_data_between_ranks(InstructionKind kind) {
-    switch (kind) {
-        case InstructionKind::all_reduce:
-        case InstructionKind::reduce_scatter:
-        case InstructionKind::all_gather:
-        case InstructionKind::send:
-        case InstructionKind::recv: return true;
-        default: return false;
-    }
-}
-
 // Bookkeeping of the program costs nothing worth comparing.
-bool is_compared(InstructionKind kind) {
-    switch (kind) {
-        case InstructionKind::alloc:
-        case InstructionKind::free:
-        case InstructionKind::record:
-        case InstructionKind::wait:
-        case InstructionKind::step_end: return false;
-        default: return true;
-    }
-}
+bool is_compared(InstructionKind kind) { return leaves_span(kind) && kind != InstructionKind::step_end; }
 
 // Kind and shape: what two instructions must share to be the same call.
 std::string call_text(const StageProgram& stage, const Instruction& i) {
     if (i.kind == InstructionKind::kernel) return to_text(stage.kernels[static_cast<std::size_t>(i.kernel)]);
-    if (!moves_data_between_ranks(i.kind)) return kind_name(stage, i);
+    if (!is_communication(i.kind)) return kind_name(stage, i);
     return fmt::format("{} {} {} ({})", kind_name(stage, i), i.count, name_of(i.type),
                        figure(Bytes{i.count * size_of(i.type)}));
 }
@@ -205,7 +186,7 @@ void add_unused(std::map<std::string, KindError>& kinds, const Program& program,
 std::string kind_name(const StageProgram& stage, const Instruction& i) {
     if (i.kind == InstructionKind::kernel)
         return std::string(name_of(kind_of(stage.kernels[static_cast<std::size_t>(i.kernel)])));
-    return moves_data_between_ranks(i.kind) ? wire_key(i.axis, i.kind) : std::string(name_of(i.kind));
+    return is_communication(i.kind) ? wire_key(i.axis, i.kind) : std::string(name_of(i.kind));
 }
 
 std::string describe(const StageProgram& stage, const Instruction& i) {
@@ -219,7 +200,7 @@ WireCount predicted_wire(const Program& program, std::int64_t rank) {
     const auto stage = static_cast<std::size_t>(program.grid.coordinate(rank, Axis::pipeline));
     WireCount wire;
     for (const Instruction& i : program.stages[stage].instructions) {
-        if (!moves_data_between_ranks(i.kind) || i.kind == InstructionKind::recv) continue;
+        if (!is_communication(i.kind) || i.kind == InstructionKind::recv) continue;
         const bool message = i.kind == InstructionKind::send;
         const std::int64_t size = message ? 2 : program.grid.size(i.axis);
         const std::int64_t index = message ? 0 : program.grid.coordinate(rank, i.axis);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "plan/program/access.h"
 
 namespace foretrain {
 
@@ -51,7 +52,7 @@ void Rendezvous::enter(std::int32_t meeting, const Instruction& i, std::int32_t 
 
 std::int32_t Rendezvous::join(const Instruction& i, std::int32_t index) {
     std::int32_t meeting = -1;
-    if (collective(i.kind)) {
+    if (is_collective(i.kind)) {
         const std::size_t group = i.axis == Axis::embedding ? 0 : 1;
         meeting = cursor_[group] >= 0 ? cursor_[group] : append(groups_[group], i, grid_.size(i.axis));
         cursor_[group] = meetings_[static_cast<std::size_t>(meeting)].next;

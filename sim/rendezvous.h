@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/program/access.h"
 #include "plan/program/program.h"
 
 namespace foretrain {
@@ -32,7 +33,7 @@ public:
     // Does this instruction meet others of its kind on other stages?
     static bool meets(const Instruction& i) {
         return i.kind == InstructionKind::send || i.kind == InstructionKind::recv ||
-               (collective(i.kind) && (i.axis == Axis::embedding || i.axis == Axis::pipeline));
+               (is_collective(i.kind) && (i.axis == Axis::embedding || i.axis == Axis::pipeline));
     }
 
     void begin(std::size_t stages, const RankGrid& grid);
@@ -64,10 +65,6 @@ private:
         std::int32_t head = -1, tail = -1;
     };
 
-    static bool collective(InstructionKind kind) {
-        return kind == InstructionKind::all_reduce || kind == InstructionKind::reduce_scatter ||
-               kind == InstructionKind::all_gather;
-    }
     Queue& channel(const Instruction& instruction);
     std::int32_t append(Queue& queue, const Instruction& instruction, std::int64_t size);
     void enter(std::int32_t meeting, const Instruction& instruction, std::int32_t index);

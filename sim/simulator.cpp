@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/program/access.h"
 #include "sim/durations.h"
 #include "sim/event_queue.h"
 #include "sim/rendezvous.h"
@@ -24,11 +25,6 @@ Bytes live_change(const Instruction& i, const StageProgram& stage) {
     return Bytes{};
 }
 
-bool has_span(InstructionKind kind) {
-    return kind != InstructionKind::alloc && kind != InstructionKind::free && kind != InstructionKind::record &&
-           kind != InstructionKind::wait;
-}
-
 // Bytes sent in one step by the rank whose coordinates on all axes but the stages' are 0.
 class WireCounter {
 public:
@@ -36,9 +32,7 @@ public:
 
     void add(const Instruction& i) {
         const bool message = i.kind == InstructionKind::send;
-        if (!message && i.kind != InstructionKind::all_reduce && i.kind != InstructionKind::reduce_scatter &&
-            i.kind != InstructionKind::all_gather)
-            return;
+        if (!message && !is_collective(i.kind)) return;
         const Axis axis = message ? Axis::pipeline : i.axis;
         Bytes& sum = sent_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(i.kind)];
         sum += wire_bytes(i, grid_.size(axis), grid_.coordinate(rank_, axis));
@@ -259,7 +253,7 @@ RankTrace Simulator::State::trace(std::size_t index, const RankGrid& grid) const
         const Instruction& instruction = program.instructions[i];
         live += live_change(instruction, program);
         peak = std::max(peak, live);
-        if (!has_span(instruction.kind)) continue;
+        if (!leaves_span(instruction.kind)) continue;
         const std::int64_t start = stage.steps[i].start, end = start + stage.steps[i].duration;
         step.spans.push_back({static_cast<std::int32_t>(i), Time{start}, Time{end}});
         last = std::max(last, end);

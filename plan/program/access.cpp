@@ -25,6 +25,13 @@ Collective collective_of(Kind kind) {
 
 bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
+bool is_communication(InstructionKind kind) { return is_collective(kind) || is_message(kind); }
+
+bool leaves_span(InstructionKind kind) {
+    return kind != InstructionKind::alloc && kind != InstructionKind::free && kind != InstructionKind::record &&
+           kind != InstructionKind::wait;
+}
+
 bool is_known(Kind kind) { return kind <= Kind::step_end; }
 
 bool has_kernel(const Instruction& i, const StageProgram& stage) {

@@ -1,5 +1,5 @@
-// How an instruction uses its operands: the one table that text, verify and whoever looks for
-// conflicts read.
+// What kinds of instructions are, and how they use their operands: the one table that text, verify,
+// engine, simulator and reports read.
 //
 //   access_of(instruction, stage, 0) == Access::read     // of a send
 //   access_of(instruction, stage, 0) == std::nullopt     // of an alloc: it touches no memory
@@ -16,6 +16,8 @@ bool names_body(InstructionKind kind);                             // of the chu
 bool is_collective(InstructionKind kind);                          // all_reduce, reduce_scatter, all_gather
 Collective collective_of(InstructionKind kind);                    // InternalError where it is none
 bool is_message(InstructionKind kind);                             // send, recv
+bool is_communication(InstructionKind kind);                       // a collective or a message
+bool leaves_span(InstructionKind kind);                            // in a trace: all but alloc, free, record, wait
 bool is_known(InstructionKind kind);                               // in range
 bool has_kernel(const Instruction& i, const StageProgram& stage);  // a kernel whose index is in range
 
