@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <ostream>
 #include <set>
 
 #include "base/json.h"
@@ -185,6 +186,12 @@ Plan sweep_base_from_options(const Options& options) {
         if (field.swept) axes.insert(field.key);
     axes.erase("schedule");  // a sweep keeps the base's unless it is given others
     return plan_without(options, axes, true);
+}
+
+Plan announced(Plan plan, Console& console) {
+    if (!plan.model.note.empty())
+        console.err << "foretrain: note: model " << plan.model.name << ": " << plan.model.note << '\n';
+    return plan;
 }
 
 Option save_plan_option() { return {"save-plan", "FILE", "write the plan there, model and cluster inlined"}; }

@@ -24,6 +24,9 @@ Plan plan_from_options(const Options& options);
 std::vector<OptionGroup> sweep_base_option_groups();
 Plan sweep_base_from_options(const Options& options);
 
+// Says on stderr what reading the plan's model had to assume or leave out, if anything.
+Plan announced(Plan plan, Console& console);
+
 // Writes the plan with model and cluster inlined where `--save-plan FILE` was given.
 Option save_plan_option();
 void save_plan(const Options& options, const Plan& plan);

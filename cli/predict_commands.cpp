@@ -48,7 +48,7 @@ int run_estimate(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
-    return finish(*options, console, estimate(plan_from_options(*options)), format);
+    return finish(*options, console, estimate(announced(plan_from_options(*options), console)), format);
 }
 
 int run_simulate(const Arguments& arguments, Console& console) {
@@ -60,7 +60,7 @@ int run_simulate(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
-    const Plan plan = plan_from_options(*options);
+    const Plan plan = announced(plan_from_options(*options), console);
     Trace trace;
     const Prediction prediction = simulate(plan, &trace);
     if (options->has("trace")) {

@@ -22,7 +22,7 @@ int run_print(const Arguments& arguments, Console& console) {
                               {"output", "FILE", "write it there instead of standard output"}}});
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
-    const Plan plan = plan_from_options(*options);
+    const Plan plan = announced(plan_from_options(*options), console);
     const std::vector<Rejection> rejections = check(plan);
     for (const Rejection& rejection : rejections) console.err << "foretrain: refused: " << text(rejection) << '\n';
     if (!rejections.empty()) return answer_is_no;

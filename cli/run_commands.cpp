@@ -102,7 +102,7 @@ int run_run(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
     const std::int64_t steps = options->integer_or("steps", 10, 1, most_steps);
-    const Plan plan = plan_from_options(*options);
+    const Plan plan = announced(plan_from_options(*options), console);
     if (refused(plan, options->has("force"), console)) return answer_is_no;
     const TemporaryFolder folder;
     return execute(plan, folder, *options, steps, options->text_or("trace", ""), Output::inherit, console);
@@ -120,7 +120,7 @@ int run_validate(const Arguments& arguments, Console& console) {
     if (!options->has("measured") && asked_warm_up >= steps)
         option_error("warm-up", fmt::format("{}", asked_warm_up),
                      fmt::format("fewer than the {} steps, so that one is left to compare", steps));
-    const Plan plan = plan_from_options(*options);
+    const Plan plan = announced(plan_from_options(*options), console);
     if (refused(plan, options->has("force") || options->has("measured"), console)) return answer_is_no;
     check_output(*options);
 

@@ -89,7 +89,7 @@ int run_sweep(const Arguments& arguments, Console& console) {
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
     SweepOptions search = sweep_options_from(*options);
-    const Plan base = sweep_base_from_options(*options);
+    const Plan base = announced(sweep_base_from_options(*options), console);
     check_output(*options);
     if (console.interactive)
         search.progress = [&](std::int64_t done_so_far, std::int64_t of) {

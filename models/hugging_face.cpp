@@ -1,56 +1,17 @@
 #include "models/hugging_face.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "base/error.h"
-#include "models/model_limits.h"
+#include "models/model_types.h"
 
 namespace foretrain {
 
 namespace {
-
-// What transformers writes into every config.json, and what says how to generate, not what to train.
-const std::vector<std::string> ignorable{
-    "_name_or_path", "_attn_implementation", "_attn_implementation_internal", "_commit_hash", "_flash_attn_2_enabled",
-    "architectures", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
-    "unk_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "torch_dtype", "dtype",
-    "transformers_version", "use_cache", "initializer_range", "id2label", "label2id", "num_labels", "output_attentions",
-    "output_hidden_states", "output_past", "return_dict", "return_dict_in_generate", "task_specific_params",
-    "problem_type", "finetuning_task", "tokenizer_class", "prefix", "do_sample", "early_stopping", "max_length",
-    "min_length", "num_beams", "temperature", "top_k", "top_p", "repetition_penalty", "length_penalty",
-    "no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "gradient_checkpointing",
-    // Neuron's training examples keep these beside the model.
-    "sequence_parallel_enabled", "selective_checkpoint_enabled"};
-
-const std::vector<std::string> ignorable_gpt2{"attn_pdrop",
-                                              "embd_pdrop",
-                                              "resid_pdrop",
-                                              "n_ctx",
-                                              "summary_activation",
-                                              "summary_first_dropout",
-                                              "summary_proj_to_labels",
-                                              "summary_type",
-                                              "summary_use_proj",
-                                              "scale_attn_weights",
-                                              "scale_attn_by_inverse_layer_idx",
-                                              "reorder_and_upcast_attn"};
-
-const std::vector<std::string> ignorable_llama{"attention_dropout", "pretraining_tp", "rope_scaling", "rope_parameters",
-                                               "max_sequence_length"};
-
-void refuse_unknown_keys(const Json& config, std::vector<std::string> known, const std::vector<std::string>& more) {
-    const std::vector<std::string> meant = known;
-    known.insert(known.end(), ignorable.begin(), ignorable.end());
-    known.insert(known.end(), more.begin(), more.end());
-    for (const std::string& key : config.keys()) {
-        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-        config.get(key).fail("a key that foretrain does not know, so it may change the model",
-                             "the keys of a published config.json", nearest(key.substr(0, 100), meant));
-    }
-}
 
 // transformers keeps the path that the model was loaded from; else the file or its folder is named
 // after the model.
@@ -65,96 +26,95 @@ std::string name_from(const Json& config) {
     return folder.empty() ? config.at("model_type").string() : folder;
 }
 
-std::int64_t size(const Json& config, const char* key) { return config.at(key).integer(1, largest_size); }
-
-std::int64_t size_or(const Json& config, const char* key, std::int64_t otherwise) {
-    return config.has(key) ? size(config, key) : otherwise;
+// What kind of model this is, as far as its keys tell, where it is none that foretrain plans.
+std::string kind_of(const Json& config) {
+    for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"})
+        if (config.has(experts)) return ", a mixture of experts, which is not supported yet";
+    if (config.get("ffn_config").has("moe_num_experts")) return ", a mixture of experts, which is not supported yet";
+    if (config.has("kv_lora_rank")) return ", with latent attention, which is not supported yet";
+    return ", which is not supported";
 }
 
-bool flag_or(const Json& config, const char* key, bool otherwise) {
-    return config.has(key) ? config.at(key).boolean() : otherwise;
+[[noreturn]] void refuse_type(const Json& config, const std::string& around) {
+    const std::string type = config.at("model_type").string();
+    const std::vector<std::string> types = supported_model_types();
+    const std::string expected = fmt::format("a dense language model: {}", fmt::join(types, ", "));
+    config.at("model_type")
+        .fail(fmt::format("\"{}\"{}{}", type, around, kind_of(config)), expected, nearest(type.substr(0, 100), types));
 }
 
-double epsilon_or(const Json& config, const char* key, double otherwise) {
-    return config.has(key) ? config.at(key).number(smallest_epsilon, largest_epsilon) : otherwise;
+bool ends_in_head(const std::string& architecture, bool sees) {
+    for (const char* ending : {"ForCausalLM", "LMHeadModel", "LMHeadCustomModel"})
+        if (architecture.ends_with(ending)) return true;
+    return sees && architecture.ends_with("ForConditionalGeneration");
 }
 
-std::int64_t even_head_dim(const Json& config, const char* key, std::int64_t hidden, std::int64_t heads) {
-    if (hidden % heads != 0)
-        config.at(key).fail(std::to_string(heads), "a divisor of the hidden size " + std::to_string(hidden));
-    return hidden / heads;
+// Encoders, classifiers and reward models have the keys of a language model, but not its head.
+void require_language_model(const Json& config) {
+    if (config.has("is_encoder_decoder") && config.at("is_encoder_decoder").boolean())
+        config.at("is_encoder_decoder").fail("true", "false: a decoder alone");
+    for (const auto& [key, why] : {std::pair{"add_cross_attention", "false: cross-attention is not supported"},
+                                   {"cross_attention_layers", "none: cross-attention is not supported"}})
+        if (const Json value = config.get(key); value.is_array() || (value.is_boolean() && value.boolean()))
+            value.fail(value.found(), why);
+    if (const Json causal = config.get("is_causal"); causal.is_boolean() && !causal.boolean())
+        causal.fail("false", "true: attention to later tokens is not supported");
+    if (config.get("auto_map").has("AutoModelForCausalLM") || !config.has("architectures")) return;
+    const std::vector<Json> architectures = config.at("architectures").items();
+    for (const Json& a : architectures)
+        if (ends_in_head(a.string(), config.has("vision_config"))) return;
+    if (architectures.empty()) return;
+    architectures.front().fail("\"" + architectures.front().string() + "\", which has no language-model head",
+                               "an architecture that ends in ForCausalLM, or the key left out to plan the "
+                               "language model of the same body");
 }
 
-ModelSpec gpt2(const Json& config) {
-    refuse_unknown_keys(config,
-                        {"model_type", "n_embd", "n_head", "n_layer", "n_inner", "n_positions", "vocab_size",
-                         "layer_norm_epsilon", "activation_function", "tie_word_embeddings", "add_cross_attention"},
-                        ignorable_gpt2);
-    if (flag_or(config, "add_cross_attention", false))
-        config.at("add_cross_attention").fail("true", "false: cross-attention is not supported");
-    if (config.has("activation_function"))
-        config.at("activation_function").one_of({"gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast"});
+ModelSpec read_text_model(const ModelType& type, const Json& config, const Json& outer) {
+    ConfigReader reader(config, outer);
     ModelSpec m;
-    m.layers = size(config, "n_layer");
-    m.hidden_size = size(config, "n_embd");
-    m.attention_heads = size(config, "n_head");
-    m.kv_heads = m.attention_heads;
-    m.head_dim = even_head_dim(config, "n_head", m.hidden_size, m.attention_heads);
-    m.ffn_hidden_size = size_or(config, "n_inner", 4 * m.hidden_size);
-    m.vocab_size = size(config, "vocab_size");
-    m.tied_embeddings = flag_or(config, "tie_word_embeddings", true);
-    m.positions = Positions::learned;
-    m.max_positions = size(config, "n_positions");
-    m.norm = Norm::layernorm;
-    m.norm_epsilon = epsilon_or(config, "layer_norm_epsilon", 1e-5);
-    m.activation = Activation::gelu;
-    m.bias = true;
+    type.read(reader, m);
+    std::vector<std::string_view> known = type.ignorable;
+    known.insert(known.end(), {"is_encoder_decoder", "add_cross_attention", "is_causal"});
+    if (reader.has("quantization_config"))
+        reader.note("its weights are stored quantised; planned in the precision of the training");
+    reader.refuse_unread(known);
+    m.note = reader.notes();
     return m;
 }
 
-ModelSpec llama(const Json& config) {
-    refuse_unknown_keys(config,
-                        {"model_type", "hidden_size", "num_attention_heads", "num_hidden_layers", "num_key_value_heads",
-                         "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
-                         "rope_theta", "hidden_act", "tie_word_embeddings", "attention_bias", "mlp_bias"},
-                        ignorable_llama);
-    if (config.has("hidden_act")) config.at("hidden_act").one_of({"silu", "swish"});
-    // Llama's attention_bias puts one on the output projection as well, which the model cannot say
-    // without one on every linear layer.
-    const bool attention_bias = flag_or(config, "attention_bias", false);
-    const bool mlp_bias = flag_or(config, "mlp_bias", false);
-    if (attention_bias != mlp_bias)
-        config.at(attention_bias ? "attention_bias" : "mlp_bias")
-            .fail("true", "attention_bias and mlp_bias to be equal: biases on some layers only are not supported");
-    ModelSpec m;
-    m.layers = size(config, "num_hidden_layers");
-    m.hidden_size = size(config, "hidden_size");
-    m.attention_heads = size(config, "num_attention_heads");
-    m.kv_heads = size_or(config, "num_key_value_heads", m.attention_heads);
-    m.head_dim = config.has("head_dim")
-                     ? size(config, "head_dim")
-                     : even_head_dim(config, "num_attention_heads", m.hidden_size, m.attention_heads);
-    m.ffn_hidden_size = size(config, "intermediate_size");
-    m.gated_mlp = true;
-    m.vocab_size = size(config, "vocab_size");
-    m.tied_embeddings = flag_or(config, "tie_word_embeddings", false);
-    m.positions = Positions::rope;
-    m.max_positions = size_or(config, "max_position_embeddings", 2048);
-    m.norm = Norm::rmsnorm;
-    m.norm_epsilon = epsilon_or(config, "rms_norm_eps", 1e-6);
-    m.activation = Activation::silu;
-    m.bias = mlp_bias;
-    if (config.has("rope_theta")) m.rope_theta = config.at("rope_theta").number(1, largest_theta);
+// The text model inside a larger one.
+ModelSpec read_nested(const Json& config, const Json& text) {
+    const std::string type = config.at("model_type").string();
+    const std::string inner = text.at("model_type").string();
+    const ModelType* known = find_model_type(inner);
+    if (known == nullptr) refuse_type(text, fmt::format(" inside \"{}\"", type));
+    ModelSpec m = read_text_model(*known, text, config);
+    const std::string note = fmt::format("the language model of a {}: the rest is not planned", type);
+    m.note = m.note.empty() ? note : note + "; " + m.note;
     return m;
 }
 
 }  // namespace
 
+std::vector<std::string> supported_model_types() {
+    std::vector<std::string> names;
+    for (const std::span<const ModelType> types : {llama_types(), gpt_types()})
+        for (const ModelType& t : types) names.emplace_back(t.name);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
 ModelSpec model_from_hugging_face(const Json& config) {
-    const std::string type = config.at("model_type").string();
-    if (type != "gpt2" && type != "llama")
-        config.at("model_type").fail("\"" + type + "\", which is not supported", "gpt2 or llama");
-    ModelSpec m = type == "gpt2" ? gpt2(config) : llama(config);
+    const ModelType* type = find_model_type(config.at("model_type").string());
+    const Json text = config.get("text_config");
+    ModelSpec m;
+    if (text.has("model_type")) {
+        m = read_nested(config, text);
+    } else {
+        if (type == nullptr) refuse_type(config, "");
+        require_language_model(config);
+        m = read_text_model(*type, config, Json());
+    }
     m.name = name_from(config);
     return m;
 }

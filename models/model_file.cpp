@@ -1,7 +1,6 @@
 #include "models/model_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 
@@ -185,7 +184,8 @@ ModelSpec preset_named(const std::string& name, const Json& where) {
     for (const Preset& p : models_presets())
         if (p.name == name) return model_from_object(Json::parse(p.text, "preset " + name));
     const std::vector<std::string> names = model_preset_names();
-    where.fail(where.found(), fmt::format("a preset ({}), an object or a file name", fmt::join(names, ", ")),
+    where.fail(where.found(),
+               fmt::format("one of {} presets (`foretrain models` lists them), an object or a file name", names.size()),
                nearest(name.substr(0, 100), names));
 }
 

@@ -28,12 +28,19 @@ void count_wire(BodyCost& out, const Instruction& i, const RankGrid& grid) {
     out.wire.emplace_back(key, bytes);
 }
 
+// Attention over all pairs, or over all of a window: what the mask leaves and what it hides.
+template <class Args>
+Flops in_full(const Args& a, std::int64_t products) {
+    const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
+    return Flops{products * 2 * a.batch * a.heads * a.sequence * keys * a.head_dim};
+}
+
 void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time time) {
     if (i.kind == InstructionKind::kernel) {
         const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
         if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops;
-        if (std::holds_alternative<AttentionForwardArgs>(args) || std::holds_alternative<AttentionBackwardArgs>(args))
-            out.attention_flops += work(args).flops;
+        if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2);
+        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5);
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;

@@ -29,7 +29,7 @@ struct BodyCost {
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
     Time tensor;                                      // tensor collectives on the compute stream
-    Flops gemm_flops, attention_flops;                // attention as executed: causal
+    Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
 
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;

@@ -63,8 +63,7 @@ Prediction estimate(const Plan& plan) {
                                          static_cast<double>(t.sequence_length));
     p.model_flops = flops.full;
     p.model_flops_causal = flops.causal;
-    // Kernels count the causal half of attention; HFU's convention here is attention in full.
-    p.hardware_flops = estimator.executed(&BodyCost::gemm_flops) + 2 * estimator.executed(&BodyCost::attention_flops);
+    p.hardware_flops = estimator.executed(&BodyCost::gemm_flops) + estimator.executed(&BodyCost::attention_flops);
     return p;
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "base/json.h"
 #include "cli/launch.h"
@@ -93,6 +94,27 @@ TEST(FrontDoor, AnInfeasiblePlanIsAnAnswerWithCodeOne) {
     EXPECT_EQ(huge.code, answer_is_no);
     EXPECT_TRUE(contains(huge.out, "DOES NOT FIT")) << huge.out;
     EXPECT_TRUE(contains(huge.out, "Out of memory")) << huge.out;
+}
+
+TEST(FrontDoor, ShowsWhatFewModelsHave) {
+    const std::string gemma = call({"models", "show", "gemma-2-9b"}).out;
+    EXPECT_TRUE(contains(gemma, "4096 tokens, but on each layer whose number is a multiple of 2")) << gemma;
+    EXPECT_TRUE(contains(gemma, "post norms")) << gemma;
+    const std::string phi = call({"models", "show", "phi-2"}).out;
+    EXPECT_TRUE(contains(phi, "attention and MLP in parallel, behind one norm")) << phi;
+    EXPECT_TRUE(contains(phi, "turns 32 elements of 80")) << phi;
+    EXPECT_FALSE(contains(call({"models", "show", "llama-3-8b"}).out, "note"));
+}
+
+TEST(FrontDoor, SaysWhatItMadeOfAModel) {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("config.json");
+    std::ofstream(path) << R"({"model_type": "llava", "text_config": {"model_type": "llama"}})";
+    const Outcome o = call({"estimate", "--model", path, "--cluster", "dgx-h100", "--global-batch-size", "8",
+                            "--sequence-length", "128", "--tensor", "8"});
+    EXPECT_EQ(o.code, done) << o.err;
+    EXPECT_TRUE(contains(o.err, "note: model")) << o.err;
+    EXPECT_TRUE(contains(o.err, "the language model of a llava")) << o.err;
 }
 
 TEST(FrontDoor, OutputGoesToAFile) {

@@ -1,8 +1,13 @@
 // Metamorphic laws: what must hold between two predictions, whatever the numbers are.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
+#include "models/model_file.h"
 #include "models/parameters.h"
+#include "plan/check.h"
 #include "plan/program/lower.h"
+#include "plan/program/verify.h"
 #include "sim/predict.h"
 #include "tests/laws/support/plans.h"
 
@@ -86,6 +91,84 @@ TEST(Metamorphic, ModelStatesAreEighteenOrSixPlusTwelveOverD) {
         const double states = static_cast<double>((m.weights + m.gradients + m.optimizer).value);
         const double expected = zero == 0 ? 18.0 : 6 + 12.0 / 4;
         EXPECT_NEAR(states / static_cast<double>(parameter_count(plan.model)), expected, 0.01);
+    }
+}
+
+// What the models have beyond GPT and Llama costs what it should: never less where something is added,
+// and one collective less each way where branches share it.
+TEST(Metamorphic, EveryFeatureOfAModelCosts) {
+    Parallelism p;
+    p.tensor = 2;
+    const Plan plan = small_plan(small_llama(), p);
+    const auto with = [&](auto&& change) {
+        Plan changed = plan;
+        change(changed.model);
+        return estimate(changed);
+    };
+    const auto collectives = [&](auto&& change) {
+        Plan changed = plan;
+        change(changed.model);
+        std::int64_t all_reduces = 0;
+        const Program program = lower(make_skeleton(changed));
+        for (const Instruction& i : program.stages[0].instructions)
+            all_reduces += i.kind == InstructionKind::all_reduce && i.axis == Axis::tensor ? 1 : 0;
+        return all_reduces;
+    };
+    const auto nothing = [](ModelSpec&) {};
+    const Prediction before = with(nothing);
+    EXPECT_GT(with([](ModelSpec& m) { m.query_key_norm = QueryKeyNorm::per_head; }).step, before.step);
+    EXPECT_GT(with([](ModelSpec& m) { m.post_norms = true; }).step, before.step);
+    EXPECT_GT(with([](ModelSpec& m) { m.embedding_norm = true; }).step, before.step);
+    EXPECT_GT(with([](ModelSpec& m) { m.attention_bias = true; }).step, before.step);
+    EXPECT_LT(with([](ModelSpec& m) { m.sliding_window.size = 4; }).step, before.step);
+    EXPECT_LT(with([](ModelSpec& m) { m.block = Block::parallel; }).step, before.step);
+    EXPECT_GT(with([](ModelSpec& m) { m.post_norms = true; }).memory[0].activations, before.memory[0].activations);
+    EXPECT_LT(with([](ModelSpec& m) { m.block = Block::parallel; }).memory[0].activations,
+              before.memory[0].activations);
+    const std::int64_t sequential = collectives(nothing), microbatches = plan.microbatches(),
+                       layers = plan.model.layers;
+    // Forward they share one; backward each norm needs its own sum, and one norm one.
+    EXPECT_EQ(sequential - collectives([](ModelSpec& m) { m.block = Block::parallel; }), layers * microbatches);
+    EXPECT_EQ(sequential - collectives([](ModelSpec& m) { m.block = Block::parallel_shared_norm; }),
+              2 * layers * microbatches);
+    // The weights that all heads share are summed once a step, layer by layer.
+    EXPECT_EQ(collectives([](ModelSpec& m) { m.query_key_norm = QueryKeyNorm::shared; }) - sequential, layers);
+}
+
+// Stages that begin elsewhere in the order of windows are not the same stage.
+TEST(Metamorphic, WindowsFollowTheLayersOfTheModel) {
+    Parallelism p;
+    p.pipeline = 2;
+    p.stage_layers = {3, 1};
+    Plan plan = small_plan(small_llama(), p);
+    plan.model.sliding_window = {4, 2};  // layers 2 and 4 of 4 are full
+    const Program program = lower(make_skeleton(plan));
+    const auto windows = [&](std::size_t stage) {
+        std::vector<std::int64_t> out;
+        for (const Instruction& i : program.stages[stage].instructions) {
+            if (i.kind != InstructionKind::kernel || i.microbatch != 0) continue;
+            const KernelArgs& args = program.stages[stage].kernels[static_cast<std::size_t>(i.kernel)];
+            if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.push_back(a->window);
+        }
+        return out;
+    };
+    EXPECT_EQ(windows(0), (std::vector<std::int64_t>{4, 0, 4}));
+    EXPECT_EQ(windows(1), (std::vector<std::int64_t>{0}));
+}
+
+// Every preset can be planned, on as many devices as it has key-value heads.
+TEST(Metamorphic, EveryPresetIsPredicted) {
+    for (const std::string& name : model_preset_names()) {
+        Plan plan;
+        plan.model = read_model(name);
+        plan.framework = "megatron-lm";
+        plan.parallelism.tensor = std::gcd(std::gcd(plan.model.kv_heads, plan.model.ffn_hidden_size), 8);
+        plan.cluster = any_machine(plan.parallelism.tensor);
+        plan.training.sequence_length = 128;
+        plan.training.global_batch_size = 2;
+        EXPECT_EQ(check(plan).size(), 0u) << name;
+        EXPECT_GT(estimate(plan).step, Time{0}) << name;
+        EXPECT_FALSE(verify(lower(make_skeleton(plan))).has_value()) << name;
     }
 }
 

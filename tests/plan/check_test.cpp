@@ -57,7 +57,8 @@ TEST(Check, AcceptsASoundPlan) {
         p.training.sequence_length = 256;
         p.parallelism.tensor = 1;
         p.parallelism.sequence_parallel = false;
-        p.parallelism.data = 8;
+        p.parallelism.pipeline = p.model.layers % 2 == 0 ? 2 : 1;
+        p.parallelism.data = 16 / p.parallelism.pipeline;
         EXPECT_EQ(reasons(check(p)), Reasons{}) << name;
     }
 }
