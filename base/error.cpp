@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace foretrain {
 
@@ -39,12 +40,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 UserError::UserError(UserErrorText text) : std::runtime_error(render(text)), text_(std::move(text)) {}
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+    // A word cut short is one slip, however much is missing, if it is long enough to mean something.
+    constexpr std::size_t shortest_beginning = 4;
     std::string best;
-    std::size_t best_distance = word.size() / 2 + 1;  // further than this is not a slip of the finger
+    // Slips, then letters. Further than this is not a slip of the finger.
+    std::pair<std::size_t, std::size_t> nearest_yet{word.size() / 2 + 1, 0};
     for (const std::string& candidate : candidates) {
-        const std::size_t d = edit_distance(word, candidate);
-        if (d < best_distance) {
-            best_distance = d;
+        const std::size_t letters = edit_distance(word, candidate);
+        const bool cut_short = word.size() >= shortest_beginning && candidate.starts_with(word);
+        const std::pair distance{cut_short ? std::min<std::size_t>(letters, 1) : letters, letters};
+        if (distance < nearest_yet) {
+            nearest_yet = distance;
             best = candidate;
         }
     }

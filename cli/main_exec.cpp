@@ -9,6 +9,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <ctime>
@@ -92,6 +93,18 @@ bool refuses(const Plan& plan) {
     return !rejections.empty();
 }
 
+// The first steps, which find caches and memory cold, are left out, as many as `validate` leaves out.
+std::string summary(std::vector<Time> steps, double tokens) {
+    const std::size_t warm_up = std::min<std::size_t>(2, steps.empty() ? 0 : steps.size() - 1);
+    steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warm_up));
+    if (steps.empty()) return "";
+    std::sort(steps.begin(), steps.end());
+    const double median = (seconds(steps[(steps.size() - 1) / 2]) + seconds(steps[steps.size() / 2])) / 2;
+    return fmt::format("median of {} step{}{}: {:.3f} ms, {:.0f} tokens/s\n", steps.size(),
+                       steps.size() == 1 ? "" : "s", warm_up > 0 ? fmt::format(" after {} of warm-up", warm_up) : "",
+                       1e3 * median, tokens / median);
+}
+
 int run(const Arguments& arguments) {
     po::options_description options("foretrain-exec run");
     options.add_options()("plan", po::value<std::string>()->required())(
@@ -111,13 +124,16 @@ int run(const Arguments& arguments) {
     if (values.count("trace") != 0) trace = open_output("trace", values["trace"].as<std::string>());
 
     const double tokens = static_cast<double>(plan.training.global_batch_size * plan.training.sequence_length);
-    how.on_step = [tokens](const StepReport& s) {
+    std::vector<Time> steps;
+    how.on_step = [&steps, tokens](const StepReport& s) {
         const double took = seconds(s.duration);
+        steps.push_back(s.duration);
         std::cout << fmt::format("step {:4}  loss {:.6f}  {:.3f} ms  {:.0f} tokens/s\n", s.step + 1, s.loss, 1e3 * took,
                                  tokens / took)
                   << std::flush;
     };
     const RunResult result = run_program(program, how);
+    std::cout << summary(steps, tokens);
     if (trace.is_open()) {
         trace << trace_to_json(result.trace).dump(-1) << '\n';
         close_output(trace, values["trace"].as<std::string>());

@@ -187,7 +187,8 @@ std::string help_text(const Syntax& syntax) {
             std::string left = fmt::format("  --{} {}", option.name, option.value);
             if (left.size() + 2 > column) left += "\n";
             s += left.back() == '\n' ? left + std::string(column, ' ') : fmt::format("{:<{}}", left, column);
-            s += option.help + "\n";
+            for (const char c : option.help) s += c == '\n' ? "\n" + std::string(column, ' ') : std::string(1, c);
+            s += "\n";
         }
     }
     return s;
@@ -220,11 +221,15 @@ void check_output(const Options& options) {
     }
 }
 
+void say_written(Console& console, const std::string& path) { console.err << "foretrain: wrote " << path << '\n'; }
+
 void write_result(const Options& options, Console& console, const std::string& text) {
-    if (options.has("output"))
-        write_file("output", options.text("output"), text);
-    else
+    if (!options.has("output")) {
         console.out << text;
+        return;
+    }
+    write_file("output", options.text("output"), text);
+    say_written(console, options.text("output"));
 }
 
 }  // namespace foretrain::cli

@@ -88,5 +88,6 @@ OptionGroup output_options(const std::string& formats = "table|json|csv");
 void check_output(const Options& options);
 void write_result(const Options& options, Console& console, const std::string& text);
 void write_file(const std::string& option, const std::string& path, const std::string& text);
+void say_written(Console& console, const std::string& path);  // a file that the user named
 
 }  // namespace foretrain::cli

@@ -1,5 +1,7 @@
 #include "cli/plan_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -49,8 +51,7 @@ constexpr Field fields[] = {
     {"parallelism", "zero_stage", "zero-stage", Kind::stage, "0|1|2|3", "what data ranks share out (0)", true},
     {"parallelism", "micro_batch_size", "micro-batch-size", Kind::size, "N", "samples a microbatch (1)", true},
     {"parallelism", "schedule", "schedule", Kind::text, "NAME", "gpipe or 1f1b (1f1b)", true},
-    {"parallelism", "recompute", "recompute", Kind::recompute, "HOW",
-     "none, selective, full, \"block N\", \"segment N\", \"every N\"", true},
+    {"parallelism", "recompute", "recompute", Kind::recompute, "HOW", recompute_help, true},
     {"parallelism", "stage_layers", "stage-layers", Kind::layers, "N,N,...", "layers of each stage (even)", true},
     {"overlap", "gradient_reduce", "overlap-gradient-reduce", Kind::on_off, "on|off", "with the backward pass (on)"},
     {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
@@ -108,16 +109,27 @@ void drop(Json& root, const std::set<std::string>& keys) {
     root.set("parallelism", std::move(kept));
 }
 
+// A field that neither the plan file, if there is one, nor the command line has.
+[[noreturn]] void missing(const Json& root, const Options& options, const std::string& field, const std::string& option,
+                          const std::string& what) {
+    const std::string found = "no " + field.substr(field.rfind('.') + 1);
+    if (!options.has("plan")) option_error(option, found, what + ", here or in a plan file (--plan)");
+    throw UserError({.file = root.file(),
+                     .field = field,
+                     .found = found,
+                     .expected = fmt::format("{}, there or with --{}", what, option)});
+}
+
 void set_model(Json& root, const Options& options) {
     if (options.has("model"))
         root.set("model", model_to_json(for_option("model", [&] { return read_model(options.text("model")); })));
     else if (!root.has("model"))
-        option_error("model", "no model", "a preset (`foretrain models` lists them), a file, or --plan");
+        missing(root, options, "model", "model", "a preset (`foretrain models` lists them) or a file");
 }
 
 void set_cluster(Json& root, const Options& options) {
     if (!options.has("cluster") && !root.has("cluster"))
-        option_error("cluster", "no cluster", "a preset (`foretrain clusters` lists them), a file, or --plan");
+        missing(root, options, "cluster", "cluster", "a preset (`foretrain clusters` lists them) or a file");
     if (options.has("nodes") && options.has("gpus")) option_error("nodes", "it beside --gpus", "one of the two");
     if (!options.has("cluster") && !options.has("nodes") && !options.has("gpus")) return;
     constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -129,25 +141,43 @@ void set_cluster(Json& root, const Options& options) {
     root.set("cluster", cluster_to_json(cluster));
 }
 
-void require_training(const Json& root) {
+void require_training(const Json& root, const Options& options) {
     for (const char* key : {"global_batch_size", "sequence_length"}) {
         if (root.has("training") && root.at("training").has(key)) continue;
         std::string option = key;
         std::replace(option.begin(), option.end(), '_', '-');
-        option_error(option, "nothing", "it to be given, here or in a plan file");
+        missing(root, options, fmt::format("training.{}", key), option, "a whole number");
+    }
+}
+
+// A value that came from the command line is complained of under its option, though it was read as the
+// field that it stands for.
+Plan plan_from_fields(const Json& root, const Options& options, bool swept) {
+    try {
+        return plan_from_json(root);
+    } catch (const UserError& e) {
+        for (const Field& f : fields) {
+            if (!options.has(f.option) || (swept && f.swept)) continue;
+            const std::string section = f.section;
+            const std::string path = section.empty()        ? f.key
+                                     : section == "overlap" ? fmt::format("parallelism.overlap.{}", f.key)
+                                                            : fmt::format("{}.{}", section, f.key);
+            if (e.text().field == path) option_error(f.option, e.text().found, e.text().expected, e.text().suggestion);
+        }
+        throw;
     }
 }
 
 Plan plan_without(const Options& options, const std::set<std::string>& dropped, bool swept) {
     Json root = options.has("plan") ? Json::parse_file(options.text("plan")) : Json::parse("{}", "command line");
-    if (!root.is_object()) root.fail(root.found(), "a plan: an object with model, cluster, training, parallelism");
+    check_plan_keys(root);
     drop(root, dropped);
     set_model(root, options);
     set_cluster(root, options);
     for (const Field& field : fields)
         if (options.has(field.option) && !(swept && field.swept)) set_field(root, field, value_of(field, options));
-    require_training(root);
-    return plan_from_json(root);
+    require_training(root, options);
+    return plan_from_fields(root, options, swept);
 }
 
 std::vector<OptionGroup> groups(bool swept) {
@@ -196,8 +226,10 @@ Plan announced(Plan plan, Console& console) {
 
 Option save_plan_option() { return {"save-plan", "FILE", "write the plan there, model and cluster inlined"}; }
 
-void save_plan(const Options& options, const Plan& plan) {
-    if (options.has("save-plan")) write_file("save-plan", options.text("save-plan"), plan_to_json(plan).dump() + "\n");
+void save_plan(const Options& options, Console& console, const Plan& plan) {
+    if (!options.has("save-plan")) return;
+    write_file("save-plan", options.text("save-plan"), plan_to_json(plan).dump() + "\n");
+    say_written(console, options.text("save-plan"));
 }
 
 }  // namespace foretrain::cli

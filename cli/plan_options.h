@@ -15,6 +15,13 @@
 
 namespace foretrain::cli {
 
+// Of --recompute, here and as an axis of a sweep.
+inline constexpr const char* recompute_help =
+    "what the backward pass computes again:\n"
+    "none (nothing), selective (attention alone), full (all layers),\n"
+    "\"block N\" (N layers of each stage), \"segment N\" (all, in groups of N,\n"
+    "of which only the input is kept), \"every N\" (each Nth layer)";
+
 std::vector<OptionGroup> plan_option_groups();
 Plan plan_from_options(const Options& options);
 
@@ -29,6 +36,6 @@ Plan announced(Plan plan, Console& console);
 
 // Writes the plan with model and cluster inlined where `--save-plan FILE` was given.
 Option save_plan_option();
-void save_plan(const Options& options, const Plan& plan);
+void save_plan(const Options& options, Console& console, const Plan& plan);
 
 }  // namespace foretrain::cli

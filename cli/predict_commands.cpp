@@ -33,7 +33,7 @@ std::string report(const Prediction& prediction, const std::string& format) {
 }
 
 int finish(const Options& options, Console& console, const Prediction& prediction, const std::string& format) {
-    save_plan(options, prediction.plan);
+    save_plan(options, console, prediction.plan);
     write_result(options, console, report(prediction, format));
     return prediction.feasible() ? done : answer_is_no;
 }
@@ -64,10 +64,12 @@ int run_simulate(const Arguments& arguments, Console& console) {
     Trace trace;
     const Prediction prediction = simulate(plan, &trace);
     if (options->has("trace")) {
-        if (!trace.ranks.empty())
+        if (!trace.ranks.empty()) {
             write_file("trace", options->text("trace"), chrome_trace(lower(make_skeleton(plan)), trace));
-        else
+            say_written(console, options->text("trace"));
+        } else {
             console.err << "foretrain: no timeline: the plan is refused\n";
+        }
     }
     return finish(*options, console, prediction, format);
 }

@@ -7,6 +7,7 @@
 
 #include "cli/launch.h"
 #include "cli/plan_options.h"
+#include "cli/processor_load.h"
 #include "plan/check.h"
 #include "plan/plan_file.h"
 #include "plan/program/lower.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t most_steps = 1'000'000'000;
 
 OptionGroup running_options(std::vector<Option> further) {
     OptionGroup group{"Running",
-                      {{"steps", "N", "training steps"},
+                      {{"steps", "N", "training steps (10)"},
                        {"seed", "N", "of initial weights and data (0)"},
                        {"force", "", "run although the plan does not fit in memory"}}};
     for (Option& option : further) group.options.push_back(std::move(option));
@@ -105,7 +106,9 @@ int run_run(const Arguments& arguments, Console& console) {
     const Plan plan = announced(plan_from_options(*options), console);
     if (refused(plan, options->has("force"), console)) return answer_is_no;
     const TemporaryFolder folder;
-    return execute(plan, folder, *options, steps, options->text_or("trace", ""), Output::inherit, console);
+    const int code = execute(plan, folder, *options, steps, options->text_or("trace", ""), Output::inherit, console);
+    if (code == done && options->has("trace")) say_written(console, options->text("trace"));
+    return code;
 }
 
 int run_validate(const Arguments& arguments, Console& console) {
@@ -128,8 +131,16 @@ int run_validate(const Arguments& arguments, Console& console) {
     std::string trace_file = options->text_or("measured", "");
     if (trace_file.empty()) {
         trace_file = options->text_or("trace", folder.file("trace.json"));
+        const ProcessorTimes before = processor_times();
         const int code = execute(plan, folder, *options, steps, trace_file, Output::to_error, console);
         if (code != done) return code;
+        const double taken = taken_by_others(before, processor_times(), plan.world());
+        if (taken > 0)
+            console.err << fmt::format(
+                "foretrain: warning: other programs had {:.1f} of the processors that the run needed; "
+                "the error of its step is then not the prediction's alone\n",
+                taken);
+        if (options->has("trace")) say_written(console, trace_file);
     }
     const Trace measured = trace_from_json(Json::parse_file(trace_file));
     Trace simulated;
@@ -154,7 +165,9 @@ int run_calibrate(const Arguments& arguments, Console& console) {
     if (!options->has("output")) option_error("output", "nothing", "the name of the cluster file to write");
     Arguments passed{"calibrate", "--output", options->text("output")};
     passed.insert(passed.end(), options->after_dashes().begin(), options->after_dashes().end());
-    return launch_exec(console, passed, Output::inherit);
+    const int code = launch_exec(console, passed, Output::inherit);
+    if (code == done) say_written(console, options->text("output"));
+    return code;
 }
 
 }  // namespace foretrain::cli

@@ -34,7 +34,7 @@ Syntax sweep_syntax() {
                       {"zero-stage", "N,...", "0 to 3"},
                       {"micro-batch-size", "N,...", "samples a microbatch"},
                       {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
-                      {"recompute", "HOW,...", "none, selective, full, \"block N\", \"segment N\", \"every N\""},
+                      {"recompute", "HOW,...", recompute_help},
                       {"max-memory", "GIB", "of each GPU, less than it has"}}};
     OptionGroup output = output_options();
     output.options.push_back({"top", "N", "plans to list (10)"});
@@ -100,7 +100,10 @@ int run_sweep(const Arguments& arguments, Console& console) {
     result.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     console.err << fmt::format("{}sweep: {} plans in {:.3f} s\n", console.interactive ? "\r\033[K" : "",
                                result.enumerated, result.elapsed_s);
-    if (!result.best.empty()) save_plan(*options, result.best.front().plan);
+    if (!result.best.empty())
+        save_plan(*options, console, result.best.front().plan);
+    else if (options->has("save-plan"))
+        console.err << fmt::format("foretrain: {} was not written: no plan is feasible\n", options->text("save-plan"));
     if (format == "json")
         write_result(*options, console, sweep_json(result).dump() + "\n");
     else if (format == "csv")

@@ -85,7 +85,9 @@ Json hardware_preset(const std::string& name, const std::string& format, const J
         if (preset.at("format").string() == format && is_called(p, preset, wanted)) return preset;
     }
     const std::vector<std::string> names = hardware_preset_names(format);
-    where.fail(where.found(), fmt::format("a preset ({}), an object or a file name", fmt::join(names, ", ")),
+    where.fail(where.found(),
+               fmt::format("a preset ({}){} or a file name", fmt::join(names, ", "),
+                           where.path().empty() ? "" : ", an object"),
                nearest(wanted, names));
 }
 

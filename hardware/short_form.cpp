@@ -1,9 +1,13 @@
 #include "hardware/short_form.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
+#include "base/file_name.h"
 #include "hardware/cluster_file.h"
 #include "hardware/device_file.h"
 #include "hardware/fields.h"
@@ -20,6 +24,7 @@ ClusterSpec system_of(const Json& gpu) {
     ClusterSpec c = read_cluster(device.system);
     c.device = std::move(device);
     c.name = c.device.name;
+    if (gpu.path() == "gpu" && names_a_file(gpu.file())) c.name = std::filesystem::path(gpu.file()).stem().string();
     return c;
 }
 
@@ -80,6 +85,10 @@ ClusterSpec cluster_from_short_form(const Json& value) {
     } catch (const UserError& e) {  // which does not know the file
         gpus.fail(e.text().found, e.text().expected, e.text().suggestion);
     }
+    if (c.nodes > 1 && !value.has("inter_node_gbps_per_node"))
+        value.get("inter_node_gbps_per_node")
+            .fail("nothing",
+                  fmt::format("the line rate that leaves each node, in Gb/s, as there are {} nodes", c.nodes));
     return c;
 }
 

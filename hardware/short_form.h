@@ -5,7 +5,8 @@
 //    "inter_node_gbps_per_node": 800}
 //
 // `intra_node` names a link (hardware/links.h), "nvlink" or "pcie" the system's own of that kind.
-// `fabric`, `oversubscription` and `leaf_nodes` may be added, as in the long form.
+// The rate between nodes has to be stated where there are several. A file without a `name` is called as
+// the file is. `fabric`, `oversubscription` and `leaf_nodes` may be added, as in the long form.
 #pragma once
 
 #include "base/json.h"

@@ -36,6 +36,7 @@ const std::vector<std::string> inline_keys{"format",
                                            "bias",
                                            "attention_bias",
                                            "rope_theta",
+                                           "parameters",
                                            "sources",
                                            "moe",
                                            "mla",
@@ -166,8 +167,28 @@ ModelSpec model_from_inline(const Json& value) {
     return m;
 }
 
+// A config.json without its model_type: nothing says which tensors the sizes stand for.
+void refuse_nameless_hugging_face(const Json& value) {
+    if (value.has("model_type")) return;
+    for (const char* key : {"architectures", "num_hidden_layers", "n_layer"})
+        if (value.has(key))
+            value.fail(fmt::format("no model_type beside {}", key),
+                       "the model_type that a Hugging Face config.json carries, such as gpt2 or llama");
+}
+
+// `models show` prints the count with the sizes, and it is taken back where it is still theirs.
+void check_parameters(const Json& value, const ModelSpec& m) {
+    if (!value.has("parameters")) return;
+    const std::int64_t count = parameter_count(m);
+    if (value.at("parameters").integer(1, largest_count) != count)
+        value.at("parameters")
+            .fail(value.at("parameters").found(), fmt::format("{}, which the sizes give, or the key left out", count),
+                  std::to_string(count));
+}
+
 ModelSpec model_from_object(const Json& value) {
     if (!value.is_object()) value.fail(value.found(), "a model: an object, a preset's name or a file name");
+    refuse_nameless_hugging_face(value);
     const auto own = [&](const char* key) { return value.has(key); };
     if (!own("model_type") && !own("layers") && !own("hidden_size") && !own("attention_heads"))
         value.fail("an object with neither model_type nor layers",
@@ -177,6 +198,7 @@ ModelSpec model_from_object(const Json& value) {
         m.name =
             names_a_file(value.file()) ? std::filesystem::path(value.file()).stem().string() : std::string("model");
     require_sound(m, value);
+    if (!value.has("model_type")) check_parameters(value, m);
     return m;
 }
 
@@ -185,7 +207,8 @@ ModelSpec preset_named(const std::string& name, const Json& where) {
         if (p.name == name) return model_from_object(Json::parse(p.text, "preset " + name));
     const std::vector<std::string> names = model_preset_names();
     where.fail(where.found(),
-               fmt::format("one of {} presets (`foretrain models` lists them), an object or a file name", names.size()),
+               fmt::format("one of {} presets (`foretrain models` lists them){} or a file name", names.size(),
+                           where.path().empty() ? "" : ", an object"),
                nearest(name.substr(0, 100), names));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -45,14 +46,24 @@ std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candida
     return best;
 }
 
-Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n) {
+// `also`: what the suggestion must divide besides n.
+Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
+                      std::int64_t also = 0) {
     const std::vector<std::int64_t> allowed = small_divisors(n);
     return {.reason = reason,
             .field = field,
             .found = std::to_string(found),
             .rule = fmt::format("must divide {} = {}", of, n),
             .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
-            .suggestion = std::to_string(nearest_of(found, allowed))};
+            .suggestion = std::to_string(nearest_of(found, small_divisors(std::gcd(n, also))))};
+}
+
+// What every number of tensor ranks divides; 1 at least.
+std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
+    const std::int64_t devices = plan.cluster.devices();
+    const ModelSpec& m = plan.model;
+    return std::gcd(std::gcd(m.attention_heads, m.kv_heads),
+                    std::gcd(m.ffn_hidden_size, devices % pipeline == 0 ? devices / pipeline : devices));
 }
 
 // Sizes out of range; the other rules compute with them only if there are none.
@@ -124,30 +135,50 @@ void check_magnitude(const Plan& plan, Rejections& out) {
                fmt::format("must be at most {:.0e} s", most_seconds));
 }
 
+// The nearest tensor and pipeline that the model and the devices take; the pipeline moves only if it must.
+std::string ranks_that_divide(const Plan& plan) {
+    const Parallelism& p = plan.parallelism;
+    const std::int64_t devices = plan.cluster.devices();
+    std::int64_t pipeline = p.pipeline;
+    if (devices % pipeline != 0) pipeline = nearest_of(pipeline, small_divisors(std::gcd(plan.model.layers, devices)));
+    const std::int64_t tensor = nearest_of(p.tensor, small_divisors(tensor_must_divide(plan, pipeline)));
+    std::string s;
+    if (tensor != p.tensor) s = fmt::format("tensor {}", tensor);
+    if (pipeline != p.pipeline) s += fmt::format("{}pipeline {}", s.empty() ? "" : " and ", pipeline);
+    return s;
+}
+
 void check_world(const Plan& plan, Rejections& out) {
     const Parallelism& p = plan.parallelism;
     const std::optional<std::int64_t> world = product(p.tensor, p.pipeline, p.data);
     const std::int64_t devices = plan.cluster.devices();
     if (world && *world == devices) return;
     const std::optional<std::int64_t> model_ranks = product(p.tensor, p.pipeline);
-    const bool data_can_fit = model_ranks && devices % *model_ranks == 0;
+    if (!model_ranks || devices % *model_ranks != 0)  // no data would do
+        return out.push_back({.reason = "devices_divisible",
+                              .field = "parallelism.tensor x parallelism.pipeline",
+                              .found = text_of(model_ranks),
+                              .rule = fmt::format("must divide the cluster's {} devices", devices),
+                              .suggestion = ranks_that_divide(plan)});
     out.push_back(
         {.reason = "world_equals_devices",
          .field = "parallelism.data",
          .found = fmt::format("tensor {} x pipeline {} x data {} = {}", p.tensor, p.pipeline, p.data, text_of(world)),
          .rule = fmt::format("must equal the cluster's {} devices", devices),
-         .suggestion = data_can_fit ? fmt::format("data {}", devices / *model_ranks) : ""});
+         .suggestion = fmt::format("data {}", devices / *model_ranks)});
 }
 
 void check_tensor(const Plan& plan, Rejections& out) {
     const std::int64_t t = plan.parallelism.tensor;
     const ModelSpec& m = plan.model;
-    constexpr const char* field = "parallelism.tensor";
-    if (m.attention_heads % t != 0)
-        out.push_back(must_divide("tensor_divides_heads", field, t, "attention_heads", m.attention_heads));
-    if (m.kv_heads % t != 0) out.push_back(must_divide("tensor_divides_kv_heads", field, t, "kv_heads", m.kv_heads));
-    if (m.ffn_hidden_size % t != 0)
-        out.push_back(must_divide("tensor_divides_ffn", field, t, "ffn_hidden_size", m.ffn_hidden_size));
+    const auto divides = [&](const char* reason, const char* of, std::int64_t n) {
+        if (n % t != 0)
+            out.push_back(must_divide(reason, "parallelism.tensor", t, of, n,
+                                      tensor_must_divide(plan, plan.parallelism.pipeline)));
+    };
+    divides("tensor_divides_heads", "attention_heads", m.attention_heads);
+    if (m.kv_heads != m.attention_heads) divides("tensor_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
+    divides("tensor_divides_ffn", "ffn_hidden_size", m.ffn_hidden_size);
 }
 
 void check_sequence(const Plan& plan, Rejections& out) {
@@ -174,7 +205,7 @@ void check_sequence(const Plan& plan, Rejections& out) {
 void check_even_stages(const Plan& plan, Rejections& out) {
     if (plan.model.layers % plan.parallelism.pipeline == 0) return;
     Rejection r = must_divide("pipeline_divides_layers", "parallelism.pipeline", plan.parallelism.pipeline, "layers",
-                              plan.model.layers);
+                              plan.model.layers, plan.cluster.devices());
     r.rule += ", or stage_layers be given";
     out.push_back(std::move(r));
 }
@@ -251,9 +282,9 @@ std::string_view kind_name(Recompute::Kind kind) {
         case Recompute::Kind::none: return "none";
         case Recompute::Kind::selective: return "selective";
         case Recompute::Kind::full: return "full";
-        case Recompute::Kind::block: return "block_layers";
-        case Recompute::Kind::segment: return "segment_layers";
-        case Recompute::Kind::every: return "every";
+        case Recompute::Kind::block: return "block N";
+        case Recompute::Kind::segment: return "segment N";
+        case Recompute::Kind::every: return "every N";
     }
     return "?";
 }

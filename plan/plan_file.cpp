@@ -33,13 +33,36 @@ constexpr CountedRecompute counted_recompute[] = {{"block_layers", "block", Kind
                                                   {"segment_layers", "segment", Kind::segment},
                                                   {"every", "every", Kind::every}};
 
+const std::vector<std::string> training_keys{"global_batch_size",
+                                             "sequence_length",
+                                             "precision",
+                                             "optimizer",
+                                             "flash_attention",
+                                             "attention",
+                                             "cross_entropy",
+                                             "dropout",
+                                             "gradient_dtype",
+                                             "optimizer_dtype",
+                                             "fused_gradient_accumulation",
+                                             "compiled",
+                                             "learning_rate",
+                                             "beta1",
+                                             "beta2",
+                                             "epsilon",
+                                             "weight_decay"};
+const std::vector<std::string> parallelism_keys{
+    "tensor",   "pipeline",          "virtual_pipeline", "context",         "expert",
+    "data",     "sequence_parallel", "zero_stage",       "zero_shard_size", "micro_batch_size",
+    "schedule", "recompute",         "stage_layers",     "offload",         "overlap"};
+const std::vector<std::string> overlap_keys{"gradient_reduce", "parameter_gather", "tensor", "pipeline"};
+
 // Fields of the file form that are not supported yet: null and the neutral value are accepted.
 void refuse_unless_neutral(const Json& parent, const char* key, const Json& neutral) {
     if (!parent.has(key)) return;
     const Json value = parent.at(key);
     if (value.dump(-1) == neutral.dump(-1)) return;
     value.fail(fmt::format("{}, which is not supported yet", value.found()),
-               neutral.is_null() ? "null, or the key left out" : fmt::format("{} or null", neutral.dump(-1)));
+               neutral.is_null() ? "the key left out" : neutral.dump(-1));
 }
 
 DType precision_from(const Json& value) {
@@ -50,9 +73,6 @@ DType precision_from(const Json& value) {
 }
 
 Training training_from(const Json& value) {
-    value.only_keys({"global_batch_size", "sequence_length", "precision", "optimizer", "flash_attention", "attention",
-                     "cross_entropy", "dropout", "gradient_dtype", "optimizer_dtype", "fused_gradient_accumulation",
-                     "compiled", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay"});
     refuse_unless_neutral(value, "optimizer", Json("adamw"));
     refuse_unless_neutral(value, "flash_attention", Json(true));
     refuse_unless_neutral(value, "compiled", Json(false));
@@ -102,7 +122,6 @@ Json recompute_to_json(const Recompute& r) {
 }
 
 Overlap overlap_from(const Json& value) {
-    value.only_keys({"gradient_reduce", "parameter_gather", "tensor", "pipeline"});
     refuse_unless_neutral(value, "tensor", Json(false));
     refuse_unless_neutral(value, "pipeline", Json(false));
     Overlap o;
@@ -113,9 +132,6 @@ Overlap overlap_from(const Json& value) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    value.only_keys({"tensor", "pipeline", "virtual_pipeline", "context", "expert", "data", "sequence_parallel",
-                     "zero_stage", "zero_shard_size", "micro_batch_size", "schedule", "recompute", "stage_layers",
-                     "offload", "overlap"});
     for (const char* key : {"virtual_pipeline", "context", "expert"}) refuse_unless_neutral(value, key, Json(1));
     for (const char* key : {"zero_shard_size", "offload"}) refuse_unless_neutral(value, key, Json());
     Parallelism p;
@@ -181,9 +197,18 @@ std::int64_t whole_number(const std::string& text, const std::string& digits) {
 
 }  // namespace
 
-Plan plan_from_json(const Json& value) {
+void check_plan_keys(const Json& value) {
     if (!value.is_object()) value.fail(value.found(), "a plan: an object with model, cluster, training, parallelism");
     check_top_level(value);
+    if (value.has("training")) value.at("training").only_keys(training_keys);
+    if (!value.has("parallelism")) return;
+    const Json parallelism = value.at("parallelism");
+    parallelism.only_keys(parallelism_keys);
+    if (parallelism.has("overlap")) parallelism.at("overlap").only_keys(overlap_keys);
+}
+
+Plan plan_from_json(const Json& value) {
+    check_plan_keys(value);
     if (value.has("format")) value.at("format").one_of({plan_format});
     Plan plan;
     plan.model = model_from_json(value.at("model"));

@@ -18,6 +18,10 @@ namespace foretrain {
 Plan plan_from_json(const Json& value);
 Json plan_to_json(const Plan& plan);
 
+// Refuses a key that a plan does not have, before anyone asks for one that was meant. plan_from_json does so
+// first; who takes fields from elsewhere does it before that.
+void check_plan_keys(const Json& value);
+
 // Parts, for command-line options of the same names and for sweeps.
 Recompute recompute_from_text(const std::string& text);  // "none", "full", "segment 4", "block 2"
 Schedule schedule_from_text(const std::string& text);

@@ -111,6 +111,9 @@ std::string prediction_csv_line(const Prediction& p) {
     const Training& t = p.plan.training;
     std::vector<std::string> reasons;
     for (const Rejection& r : p.rejections) reasons.push_back(r.reason);
+    // What is not known of a refused plan is left empty: 0 would be taken for a figure.
+    const auto known = [](bool is_known, auto value) { return is_known ? number(value) : std::string(); };
+    const bool timed = p.step.value > 0, laid_out = !p.memory.empty();
     std::vector<std::string> cells{p.plan.model.name,
                                    p.plan.cluster.name,
                                    number(p.plan.cluster.devices()),
@@ -129,17 +132,17 @@ std::string prediction_csv_line(const Prediction& p) {
                                    std::string(name_of(t.precision)),
                                    p.feasible() ? "true" : "false",
                                    fmt::format("{}", fmt::join(reasons, " ")),
-                                   number(seconds(p.step)),
-                                   number(p.tokens_per_second()),
-                                   number(tokens_per_second_per_device(p)),
-                                   number(p.model_tflops_per_device()),
-                                   number(p.mfu()),
-                                   number(p.mfu_causal()),
-                                   number(p.hfu()),
-                                   number(p.peak_bytes().value),
-                                   number(p.capacity.value)};
-    for (const TimePart& part : breakdown(slowest(p))) cells.push_back(number(seconds(part.time)));
-    for (const auto& [axis, bytes] : communication_by_axis(p)) cells.push_back(number(bytes.value));
+                                   known(timed, seconds(p.step)),
+                                   known(timed, p.tokens_per_second()),
+                                   known(timed, tokens_per_second_per_device(p)),
+                                   known(timed, p.model_tflops_per_device()),
+                                   known(timed, p.mfu()),
+                                   known(timed, p.mfu_causal()),
+                                   known(timed, p.hfu()),
+                                   known(laid_out, p.peak_bytes().value),
+                                   known(p.capacity.value > 0, p.capacity.value)};
+    for (const TimePart& part : breakdown(slowest(p))) cells.push_back(known(timed, seconds(part.time)));
+    for (const auto& [axis, bytes] : communication_by_axis(p)) cells.push_back(known(timed, bytes.value));
     return csv_line(cells);
 }
 

@@ -122,6 +122,12 @@ std::string plan_line(const Plan& plan) {
                        plan.cluster.devices() == 1 ? "" : "s", describe(plan.parallelism));
 }
 
+std::string time_heading(const Prediction& p) {
+    if (p.times.size() == 1) return "Time of a step\n";
+    return fmt::format("Time of a step      on stage {} of {}, the slowest (stages count from 0)\n", p.slowest_stage(),
+                       p.times.size());
+}
+
 std::string time_table(const Prediction& p) {
     if (p.times.empty()) return "";
     const StageTime& slowest = p.times[static_cast<std::size_t>(p.slowest_stage())];
@@ -172,8 +178,7 @@ std::string prediction_table(const Prediction& p) {
     }
     if (p.step.value > 0) {
         s += speed_table(p) + "\n";
-        s += fmt::format("Time                of stage {} (0 to {}), the slowest\n{}\n", p.slowest_stage(),
-                         p.times.size() - 1, time_table(p));
+        s += time_heading(p) + time_table(p) + "\n";
         s += communication_table(p) + "\n";
     }
     if (!p.memory.empty())

@@ -29,6 +29,7 @@ std::string prediction_csv_heading();
 std::string prediction_csv_line(const Prediction& prediction);
 
 // Parts, for the other reports. Each ends in a line end and is indented by two.
+std::string time_heading(const Prediction& prediction);  // and whose time it is
 std::string time_table(const Prediction& prediction);    // the slowest stage's time, part by part
 std::string memory_table(const Prediction& prediction);  // stage by role, and whether it fits
 std::string memory_unit(const Prediction& prediction);   // of that table: "GiB", or "MiB" for a small plan

@@ -14,15 +14,21 @@ namespace foretrain {
 namespace {
 
 std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
-    TextTable t(
-        {"#", "tp", "pp", "dp", "zero", "mbs", "schedule", "recompute", "step ms", "tok/s/GPU", "MFU", "peak GiB"}, 0);
+    Bytes most;
+    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
+    const bool small = most.value < GiB;  // in GiB, all would round to nothing
+    TextTable t({"#", "tp", "pp", "dp", "zero", "mbs", "schedule", "recompute", "step ms", "tok/s/GPU", "MFU",
+                 small ? "peak MiB" : "peak GiB"},
+                0);
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
         const Prediction& p = plans[i];
         const Parallelism& a = p.plan.parallelism;
         t.row({fmt::format("{}", i + 1), fmt::format("{}", a.tensor), fmt::format("{}", a.pipeline),
                fmt::format("{}", a.data), fmt::format("{}", a.zero_stage), fmt::format("{}", a.micro_batch_size),
                std::string(name_of(a.schedule)), describe(a.recompute), fmt::format("{:.2f}", seconds(p.step) * 1e3),
-               grouped(tokens_per_second_per_device(p)), percent(p.mfu()), gib(p.peak_bytes())});
+               grouped(tokens_per_second_per_device(p)), percent(p.mfu()),
+               small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
+                     : gib(p.peak_bytes())});
     }
     return t.text(2);
 }
@@ -63,7 +69,7 @@ std::string fallen(const SweepResult& r) {
     std::vector<std::pair<std::string, RejectionCount>> reasons(r.fell.begin(), r.fell.end());
     std::stable_sort(reasons.begin(), reasons.end(),
                      [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
-    std::string s = "Why the rest fell\n";
+    std::string s = r.best.empty() ? "Why they fell\n" : "Why the rest fell\n";
     for (const auto& [reason, count] : reasons) {
         s += fmt::format("  {:>9}  {}\n", grouped(static_cast<double>(count.count)), reason);
         if (!count.example.empty()) s += fmt::format("             e.g. {}\n", count.example);
@@ -75,20 +81,20 @@ std::string fallen(const SweepResult& r) {
 }  // namespace
 
 std::string sweep_table(const SweepResult& r, std::size_t top) {
-    if (r.best.empty()) return "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+    const std::int64_t devices = r.base.cluster.devices();
+    std::string s =
+        fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", r.base.model.name,
+                    r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
+                    r.base.training.sequence_length, name_of(r.base.training.precision), r.base.framework);
+    if (r.best.empty()) return s + "No plan is feasible. " + counts(r) + "\n" + fallen(r);
     const Prediction& best = r.best.front();
     const Plan& plan = best.plan;
     const std::size_t shown = std::min(top, r.best.size());
-    std::string s =
-        fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", plan.model.name, plan.cluster.name,
-                    plan.world(), plan.world() == 1 ? "" : "s", plan.training.global_batch_size,
-                    plan.training.sequence_length, name_of(plan.training.precision), plan.framework);
     s += counts(r) + "\n";
     s += fmt::format("{}\n{}\n", shown == 1 ? "Best plan" : fmt::format("Best {} plans", shown),
                      plans_table(r.best, top));
     s += fmt::format("The best: {}\n\n", describe(plan.parallelism));
-    s += fmt::format("Time                of stage {} (0 to {}), the slowest\n{}\n", best.slowest_stage(),
-                     best.times.size() - 1, time_table(best));
+    s += time_heading(best) + time_table(best) + "\n";
     s += fmt::format("Memory              {} on each GPU, by stage\n{}\n", memory_unit(best), memory_table(best));
     s += pareto_table(r.pareto);
     return s + fallen(r);

@@ -66,6 +66,8 @@ public:
         bound_all();
         estimate_what_matters();
         SweepResult result;
+        result.base = base_;
+        Bytes nearest_to_fit{INT64_MAX};
         result.enumerated = static_cast<std::int64_t>(plans_.size());
         for (std::size_t i = 0; i < plans_.size(); ++i) {
             const Candidate& c = candidates_[i];
@@ -73,7 +75,10 @@ public:
             result.estimated += c.estimated ? 1 : 0;
             for (const Rejection& no : c.rejections) {
                 RejectionCount& count = result.fell[no.reason];
-                if (count.count++ == 0) {
+                ++count.count;
+                const bool nearer = no.reason == "out_of_memory" && c.peak < nearest_to_fit;
+                if (nearer) nearest_to_fit = c.peak;
+                if (nearer || count.example.empty()) {
                     count.example = describe(plans_[i].parallelism);
                     count.text = text(no);
                 }

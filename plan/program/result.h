@@ -68,11 +68,12 @@ struct Prediction {
 
 struct RejectionCount {
     std::int64_t count = 0;
-    std::string example;  // the plan
+    std::string example;  // the plan; of those that do not fit, the nearest to it
     std::string text;     // why
 };
 
 struct SweepResult {
+    Plan base;                                   // model, cluster, framework, training
     std::int64_t enumerated = 0;                 // tuples that divide
     std::int64_t feasible = 0;                   // of them, that check and fit
     std::int64_t estimated = 0;                  // of them, not excluded by their bound

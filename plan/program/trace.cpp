@@ -107,6 +107,8 @@ Json trace_to_json(const Trace& trace) {
 }
 
 Trace trace_from_json(const Json& value) {
+    if (value.is_object() && value.has("traceEvents"))  // what `simulate --trace` writes
+        value.fail("a timeline for Perfetto", "a measured trace, as `foretrain run --trace FILE` writes");
     value.only_keys({"format", "kind", "program", "peak_resident_bytes", "ranks"});
     if (value.has("format")) value.at("format").one_of({format_name});
     Trace trace;

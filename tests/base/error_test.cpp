@@ -17,6 +17,13 @@ TEST(Nearest, AnswersSlipsOnly) {
     EXPECT_EQ(nearest("", {}), "");
 }
 
+TEST(Nearest, AWordCutShortIsNearToWhatItBegins) {
+    EXPECT_EQ(nearest("inter_node_gbps", {"intra_node", "inter_node_gbps_per_node"}), "inter_node_gbps_per_node");
+    EXPECT_EQ(nearest("llama", {"gpt2", "llama-3.1-70b", "llama-3-8b"}), "llama-3-8b");
+    EXPECT_EQ(nearest("step", {"steps_of_a_run", "steps"}), "steps");
+    EXPECT_EQ(nearest("a", {"abcdef"}), "");
+}
+
 TEST(Check, ThrowsAnInternalError) { EXPECT_THROW(FORETRAIN_CHECK(1 == 2, "no"), InternalError); }
 
 }  // namespace

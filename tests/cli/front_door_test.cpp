@@ -65,6 +65,11 @@ TEST(FrontDoor, ModelsAndClusters) {
     const Json gpt = Json::parse(call({"models", "show", "gpt2", "--format", "json"}).out, "out");
     EXPECT_EQ(gpt.at("layers").integer(0, 99), 12);
     EXPECT_EQ(gpt.at("parameters").integer(0, 1LL << 40), 124439808);
+    const TemporaryFolder folder;
+    const std::string saved = folder.file("mine.json");
+    const Outcome shown = call({"models", "show", "gpt2", "--format", "json", "--output", saved});
+    EXPECT_EQ(shown.err, "foretrain: wrote " + saved + "\n");
+    EXPECT_TRUE(contains(call({"models", "show", saved}).out, "124.4 M")) << "what is shown reads back";
     EXPECT_TRUE(contains(call({"clusters"}).out, "dgx-h100"));
     EXPECT_TRUE(contains(call({"clusters", "show", "dgx-h100"}).out, "8 h100-sxm-80gb"));
     EXPECT_TRUE(Json::parse(call({"clusters", "--format", "json"}).out, "out").is_array());
@@ -145,7 +150,10 @@ TEST(FrontDoor, SweepAnswersAndSavesTheBest) {
     const Json json = Json::parse(call(gpt2("sweep", {"--tensor", "2", "--format", "json"})).out, "out");
     for (const Json& plan : json.at("plans").items())
         EXPECT_EQ(plan.at("plan").at("parallelism").at("tensor").integer(0, 99), 2);
-    EXPECT_EQ(call(gpt2("sweep", {"--tensor", "8"})).code, answer_is_no);
+    const std::string none = folder.file("none.json");
+    const Outcome no = call(gpt2("sweep", {"--tensor", "8", "--save-plan", none}));
+    EXPECT_EQ(no.code, answer_is_no);
+    EXPECT_TRUE(contains(no.err, none + " was not written")) << no.err;
 }
 
 TEST(FrontDoor, PrintsTheProgramOfAStage) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/launch.h"
@@ -130,7 +131,10 @@ TEST(PlanOptions, SavedPlansReadBack) {
     const std::string path = folder.file("saved.json");
     std::vector<OptionGroup> groups = plan_option_groups();
     groups.push_back({"Output", {save_plan_option()}});
-    save_plan(parsed(groups, {"--save-plan", path}), p);
+    std::ostringstream out, err;
+    Console console{.out = out, .err = err, .folder = ""};
+    save_plan(parsed(groups, {"--save-plan", path}), console, p);
+    EXPECT_EQ(err.str(), "foretrain: wrote " + path + "\n");
     const Plan back = plan_of({"--plan", path});
     EXPECT_EQ(plan_to_json(back).dump(), plan_to_json(p).dump());
 }
@@ -156,8 +160,8 @@ std::string complaint(const Arguments& arguments) {
 TEST(PlanOptions, SayWhatIsMissingOrWrong) {
     EXPECT_TRUE(contains(complaint({"--cluster", "dgx-h100"}), "command line: --model: found no model"));
     EXPECT_TRUE(contains(complaint({"--model", "gpt2"}), "command line: --cluster: found no cluster"));
-    EXPECT_TRUE(
-        contains(complaint({"--model", "gpt2", "--cluster", "dgx-h100"}), "--global-batch-size: found nothing"));
+    EXPECT_TRUE(contains(complaint({"--model", "gpt2", "--cluster", "dgx-h100"}),
+                         "--global-batch-size: found no global_batch_size"));
     EXPECT_TRUE(contains(complaint({"--model", "gpt22"}), "command line: --model: found \"gpt22\""));
     EXPECT_TRUE(contains(complaint({"--model", "gpt2", "--cluster", "dgx-h1000"}), "(try dgx-h100)"));
     EXPECT_TRUE(contains(complaint(with_gpt2({"--recompute", "ful"})), "--recompute: found \"ful\""));
@@ -166,6 +170,51 @@ TEST(PlanOptions, SayWhatIsMissingOrWrong) {
     EXPECT_TRUE(contains(complaint(with_gpt2({"--context", "2"})), "not supported yet"));
     EXPECT_TRUE(contains(complaint(with_gpt2({"--schedule", "1f2b"})), "1f1b"));
     EXPECT_TRUE(contains(complaint({"--plan", "/nowhere/plan.json"}), "/nowhere/plan.json"));
+}
+
+TEST(PlanOptions, AFilesMistypedKeyIsNamedBeforeWhatItLeavesOut) {
+    const auto of = [](const std::string& text) {
+        const PlanFile file(text);
+        const std::string said = complaint({"--plan", file.path()});
+        EXPECT_EQ(said.rfind(file.path() + ": ", 0), 0u) << said;
+        return said;
+    };
+    EXPECT_TRUE(contains(of(R"({"model": "gpt2", "cluster": "dgx-h100",
+                               "training": {"gobal_batch_size": 8, "sequence_length": 128}})"),
+                         "training.gobal_batch_size: found an unknown key"));
+    EXPECT_TRUE(contains(of(R"({"modle": "gpt2"})"), "(try model)"));
+    EXPECT_TRUE(contains(of(R"({"model": "gpt2"})"), ": cluster: found no cluster"));
+    EXPECT_TRUE(contains(of(R"({"model": "gpt2", "cluster": "dgx-h100", "training": {"sequence_length": 128}})"),
+                         "training.global_batch_size: found no global_batch_size; expected a whole number, there or "
+                         "with --global-batch-size"));
+}
+
+TEST(PlanOptions, EverySpellingOfRecomputeIsExplained) {
+    const std::string help = call({"estimate", "--help"}).out;
+    for (const char* spelling :
+         {"none (", "selective (", "full (", "\"block N\" (", "\"segment N\" (", "\"every N\" ("})
+        EXPECT_TRUE(contains(help, spelling)) << spelling << " in\n" << help;
+    const Outcome no = call(gpt2("estimate", {"--recompute", "every 2"}));
+    EXPECT_EQ(no.code, answer_is_no);
+    EXPECT_TRUE(contains(no.out, "segment N")) << no.out;
+    EXPECT_FALSE(contains(no.out, "segment_layers")) << no.out;
+}
+
+TEST(PlanOptions, AWrongValueIsNamedByItsOption) {
+    EXPECT_EQ(complaint(with_gpt2({"--context", "2"})),
+              "command line: --context: found 2, which is not supported yet; expected 1");
+    for (const char* option : {"--precision", "--framework", "--schedule"}) {
+        const std::string said = complaint(with_gpt2({option, "none-such"}));
+        EXPECT_EQ(said.rfind(std::string("command line: ") + option + ": found \"none-such\"", 0), 0u) << said;
+    }
+    for (const char* option : {"--model", "--cluster"}) {
+        const std::string said =
+            complaint(std::string(option) == "--model" ? Arguments{option, "none-such"}
+                                                       : Arguments{"--model", "gpt2", option, "none-such"});
+        EXPECT_FALSE(contains(said, "object")) << said;
+    }
+    const PlanFile file(file_text);
+    EXPECT_EQ(complaint({"--plan", file.path(), "--precision", "fp31"}).rfind("command line: --precision: ", 0), 0u);
 }
 
 }  // namespace

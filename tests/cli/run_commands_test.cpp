@@ -80,6 +80,7 @@ TEST(Run, HandsACompletedPlanOver) {
     EXPECT_TRUE(contains(engine.arguments(), "--steps 3 --trace t.json --seed 7 --more x")) << engine.arguments();
     EXPECT_EQ(engine.plan().at("parallelism").at("data").integer(0, 9), 2);
     EXPECT_TRUE(engine.plan().at("model").is_object()) << "model and cluster are inlined";
+    EXPECT_TRUE(contains(o.err, "foretrain: wrote t.json")) << o.err;
 }
 
 TEST(Run, PassesTheEnginesExitCodeOn) {
@@ -169,6 +170,15 @@ TEST(Validate, AMeasuredTraceLeavesNothingToRun) {
     }
 }
 
+TEST(Validate, ATimelineForPerfettoIsNoMeasurement) {
+    const TemporaryFolder folder;
+    const std::string timeline = folder.file("timeline.json");
+    ASSERT_EQ(call(gpt2("simulate", {"--trace", timeline})).code, done);
+    const Outcome o = call_runnable("validate", FakeEngine("exit 0"), {"--measured", timeline});
+    EXPECT_EQ(o.code, bad_input);
+    EXPECT_TRUE(contains(o.err, timeline + ": found a timeline for Perfetto")) << o.err;
+}
+
 TEST(Run, PassesATerminationOnAndCleansUp) {
     const FakeEngine engine("kill -TERM $PPID; exec sleep 20");
     const Outcome o = call_runnable("run", engine);
@@ -192,6 +202,7 @@ TEST(Calibrate, PassesTheFileOn) {
     const FakeEngine engine("exit 0");
     EXPECT_EQ(call({"calibrate", "--output", "here.json"}, engine.folder()).code, done);
     EXPECT_EQ(engine.arguments(), "calibrate --output here.json");
+    EXPECT_TRUE(contains(call({"calibrate", "--output", "here.json"}, engine.folder()).err, "wrote here.json"));
 }
 
 }  // namespace

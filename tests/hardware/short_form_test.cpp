@@ -54,10 +54,28 @@ TEST(ShortForm, NodesOfARackAreItsTrays) {
     EXPECT_EQ(c.nodes, 4);
     EXPECT_EQ(c.network.nics_per_node, 64);
     EXPECT_EQ(c.network.nic.gigabytes(), 50);
-    const ClusterSpec trays = cluster(R"({"gpu": "gb200", "gpus": 16, "gpus_per_node": 4, "intra_node": "nvlink5"})");
+    const ClusterSpec trays = cluster(R"({"gpu": "gb200", "gpus": 16, "gpus_per_node": 4, "intra_node": "nvlink5",
+                                          "inter_node_gbps_per_node": 1600})");
     EXPECT_EQ(trays.devices_per_node, 4);
     EXPECT_EQ(trays.nodes, 4);
     EXPECT_EQ(trays.network.nics_per_node, 4);
+}
+
+TEST(ShortForm, IsCalledAsItsFile) {
+    constexpr std::string_view form = R"({"gpu": "h100-sxm-80gb", "gpus": 8})";
+    EXPECT_EQ(cluster_from_json(Json::parse(form, "clusters/lab.json")).name, "lab");
+    EXPECT_EQ(cluster_from_json(Json::parse(form, "<inline>")).name, "h100-sxm-80gb");
+    EXPECT_EQ(cluster(R"({"gpu": "h100-sxm-80gb", "gpus": 8, "name": "mine"})").name, "mine");
+    const Json plan = Json::parse(R"({"cluster": {"gpu": "h100-sxm-80gb", "gpus": 8}})", "plan.json");
+    EXPECT_EQ(cluster_from_json(plan.at("cluster")).name, "h100-sxm-80gb") << "the file is the plan's";
+}
+
+TEST(ShortForm, SeveralNodesNeedTheirRate) {
+    const auto missing = refusal([] { cluster(R"({"gpu": "h100-sxm-80gb", "gpus": 16})"); });
+    EXPECT_EQ(missing.field, "inter_node_gbps_per_node");
+    EXPECT_EQ(missing.file, "cluster.json");
+    EXPECT_EQ(refusal([] { cluster(R"({"gpu": "h100", "gpus": 16, "inter_node_gbps": 3200})"); }).suggestion,
+              "inter_node_gbps_per_node");
 }
 
 TEST(ShortForm, TakesFabricAndTree) {

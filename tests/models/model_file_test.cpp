@@ -115,6 +115,23 @@ TEST(ModelFile, PresetsHaveTheirPublishedParameterCounts) {
     for (const auto& [name, count] : published) EXPECT_EQ(parameter_count(read_model(name)), count) << name;
 }
 
+TEST(ModelFile, AParameterCountIsHeldAgainstTheSizes) {
+    Json file = model_to_json(read_model("gpt2")).set("parameters", std::int64_t{124'439'808});
+    EXPECT_EQ(model(file.dump()), read_model("gpt2"));
+    const UserErrorText wrong = refusal([&] { model(file.set("layers", 13).dump()); });
+    EXPECT_EQ(wrong.field, "parameters");
+    EXPECT_EQ(wrong.suggestion, std::to_string(gpt2_count(13, 768, 50257, 1024)));
+}
+
+TEST(ModelFile, AConfigWithoutItsModelTypeIsToldSo) {
+    for (const char* config : {R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096})",
+                               R"({"num_hidden_layers": 32, "hidden_size": 4096})", R"({"n_layer": 12})"}) {
+        const UserErrorText no = refusal([&] { model(config); });
+        EXPECT_EQ(no.found.rfind("no model_type", 0), 0u) << no.found;
+        EXPECT_EQ(no.file, "model.json");
+    }
+}
+
 TEST(ModelFile, PresetsAgreeWithFormulasByHand) {
     EXPECT_EQ(parameter_count(read_model("gpt2")), gpt2_count(12, 768, 50257, 1024));
     EXPECT_EQ(parameter_count(read_model("gpt3-13b")), gpt2_count(40, 5120, 50257, 2048));

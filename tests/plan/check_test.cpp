@@ -66,6 +66,11 @@ TEST(Check, AcceptsASoundPlan) {
 TEST(Check, NamesEveryBrokenRule) {
     const std::vector<std::pair<std::string, std::function<void(Plan&)>>> cases{
         {"world_equals_devices", [](Plan& p) { p.cluster.nodes = 4; }},
+        {"devices_divisible",
+         [](Plan& p) {
+             p.cluster.nodes = 3;
+             p.parallelism.pipeline = 16;
+         }},
         {"tensor_divides_heads", [](Plan& p) { p.model.attention_heads = 34; }},
         {"tensor_divides_kv_heads", [](Plan& p) { p.model.kv_heads = 2; }},
         {"tensor_divides_ffn", [](Plan& p) { p.model.ffn_hidden_size = 1001; }},
@@ -170,11 +175,48 @@ TEST(Check, SaysItWithNumbers) {
     }));
     ASSERT_EQ(reasons(r), Reasons{"tensor_divides_heads"});
     EXPECT_EQ(text(r[0]),
-              "parallelism.tensor = 3: must divide attention_heads = 32 (allowed: 1, 2, 4, 8, 16, 32; try 2)");
+              "parallelism.tensor = 3: must divide attention_heads = 32 (allowed: 1, 2, 4, 8, 16, 32; try 1)")
+        << "what heads, ffn and devices all take";
     const std::vector<Rejection> world = check(changed([](Plan& p) { p.cluster.nodes = 4; }));
     EXPECT_EQ(world.at(0).suggestion, "data 4");
     const std::vector<Rejection> batch = check(changed([](Plan& p) { p.training.global_batch_size = 33; }));
     EXPECT_EQ(batch.at(0).suggestion, "32");
+}
+
+TEST(Check, SaysWhichRanksTheDevicesTake) {
+    Plan p = sound();
+    p.cluster.nodes = 1;
+    p.parallelism = {};
+    p.parallelism.tensor = 3;
+    std::vector<Rejection> r = check(p);
+    ASSERT_GE(r.size(), 2u);
+    EXPECT_EQ(text(r[0]),
+              "parallelism.tensor x parallelism.pipeline = 3: must divide the cluster's 8 devices (try tensor 2)");
+    p.parallelism.tensor = 2;
+    p.parallelism.pipeline = 3;
+    EXPECT_EQ(check(p).at(0).suggestion, "pipeline 2");
+    p.parallelism.pipeline = 8;
+    EXPECT_EQ(check(p).at(0).suggestion, "tensor 1");
+
+    p.cluster.nodes = 3;  // 24 devices, which 32 heads do not divide
+    p.parallelism = {};
+    p.parallelism.tensor = 16;
+    p.model.kv_heads = p.model.attention_heads;
+    EXPECT_EQ(reasons(check(p)), Reasons{"devices_divisible"});
+    EXPECT_EQ(check(p).at(0).suggestion, "tensor 8");
+}
+
+TEST(Check, AsManyKeyValueHeadsAsHeadsAreOneCause) {
+    const Plan p = changed([](Plan& x) {
+        x.cluster.nodes = 3;
+        x.parallelism = {};
+        x.parallelism.tensor = 3;
+        x.parallelism.data = 8;
+        x.model.kv_heads = x.model.attention_heads;
+        x.model.ffn_hidden_size = 3 * 4096;
+    });
+    EXPECT_EQ(reasons(check(p)), Reasons{"tensor_divides_heads"});
+    EXPECT_EQ(check(p).at(0).suggestion, "2");
 }
 
 TEST(Check, RefusesAnyFieldOfAnySizeWithoutOverflow) {

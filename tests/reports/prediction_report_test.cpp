@@ -66,7 +66,7 @@ TEST(PredictionReport, TableSaysWhatMatters) {
     EXPECT_LE(widest_line(table), 100u) << table;
     for (const char* part :
          {"toy on bench: 8 GPUs, 1 node", "8 microbatches a step", "2.000 s", "1 000 per GPU", "40.0 %",
-          "of 100 dense bf16 TFLOP/s", "of stage 1 (0 to 1), the slowest", "750.0 ms", "37.5 %", "[########..]",
+          "of 100 dense bf16 TFLOP/s", "on stage 1 of 2, the slowest", "750.0 ms", "37.5 %", "[########..]",
           "Fits: stage 1 needs 8.000 GiB of 10.00 GiB; 2.000 GiB (20.0 %) to spare."})
         EXPECT_TRUE(contains(table, part)) << part << " is missing in\n" << table;
 }
@@ -94,7 +94,9 @@ TEST(PredictionReport, ARefusedPlanShowsOnlyWhy) {
     const std::string table = prediction_table(p);
     EXPECT_TRUE(contains(table, "REFUSED")) << table;
     EXPECT_FALSE(contains(table, "Step time")) << table;
-    EXPECT_FALSE(contains(prediction_csv_line(p), "nan"));
+    const std::string csv = prediction_csv_line(p);
+    EXPECT_FALSE(contains(csv, "nan"));
+    EXPECT_TRUE(contains(csv, "false,tensor_divides_heads,,,")) << "no figure, not a figure of 0: " << csv;
 }
 
 TEST(PredictionReport, EqualStagesShareALine) {

@@ -30,6 +30,21 @@ struct Known {
     Bytes peak;
 };
 
+TEST(Sweep, OfWhatDoesNotFitTheNearestIsTheExample) {
+    const Plan from = base("gpt2", 8, 64, 1024, "megatron-lm");
+    const SweepResult none = sweep(from, {.max_memory = Bytes{MiB}});
+    EXPECT_EQ(none.base.model, from.model);
+    ASSERT_EQ(none.feasible, 0);
+    Bytes least{INT64_MAX};
+    std::string nearest;
+    for (const Plan& plan : enumerate(from, {}))
+        if (const Prediction p = estimate(plan); !p.memory.empty() && p.peak_bytes() < least) {
+            least = p.peak_bytes();
+            nearest = describe(plan.parallelism);
+        }
+    EXPECT_EQ(none.fell.at("out_of_memory").example, nearest);
+}
+
 std::vector<Known> brute_force(const Plan& from, const SweepSpace& space) {
     std::vector<Known> out;
     for (const Plan& plan : enumerate(from, space)) {
