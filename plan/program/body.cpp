@@ -8,8 +8,8 @@
 namespace foretrain {
 
 std::string text(const Label& label, std::int64_t first_layer) {
-    if (label.layer < 0) return label.what;
-    return "layer" + std::to_string(first_layer + label.layer) + "." + label.what;
+    if (label.layer < 0) return std::string(label.what);
+    return "layer" + std::to_string(first_layer + label.layer) + "." + std::string(label.what);
 }
 
 Rewriter::Rewriter(Body& body) : body_(body), renumbered_(body.code.size(), -1) {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/program/program.h"
@@ -33,7 +34,7 @@ enum class Home : std::uint8_t {
 
 // What to call a tensor or place in a stage: a word and the layer, named only when printed.
 struct Label {
-    const char* what = "";
+    std::string_view what;    // of static storage; compared by its letters
     std::int32_t layer = -1;  // within the stage
     bool operator==(const Label&) const = default;
 };

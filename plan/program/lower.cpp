@@ -51,7 +51,7 @@ private:
             unit.name = name_of(s_.ref(u));
             for (std::int32_t b : {unit.weight, unit.weight_shard, unit.gradient, unit.gradient_shard, unit.momentum,
                                    unit.variance, unit.master})
-                if (b >= 0) out_.buffers[at(b)].name = unit.name + "." + stage_.fixed[at(b)].label.what;
+                if (b >= 0) out_.buffers[at(b)].name = unit.name + "." + std::string(stage_.fixed[at(b)].label.what);
             const auto specs = unit_parameters(skeleton_.plan.model, s_.ref(u), skeleton_.context.vocabulary);
             for (std::size_t p = 0; p < specs.size(); ++p)
                 out_.parameters.push_back({specs[p].name, specs[p].outer, specs[p].sharded, specs[p].inner,
