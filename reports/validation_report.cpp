@@ -74,7 +74,7 @@ std::string validation_table(const Validation& v) {
     std::string s = plan_line(v.prediction.plan) + "\n\n";
     s += fmt::format("{:<16}predicted {}, measured {}: {}\n", "Step time", figure(v.predicted_step),
                      figure(v.measured_step), signed_percent(v.step_error()));
-    s += bytes_line("Memory", v.memory_error, "layout against what every rank allocated, by region");
+    s += bytes_line("Memory", v.memory_error, "closed form against every rank's device and live peak, by role");
     s += bytes_line("Communication", v.communication_error, "bytes on the wire of every rank, by group and kind");
     s += loss_line(v.losses);
     if (v.peak_resident.value > 0) s += fmt::format("{:<16}{} peak resident set\n", "Process", figure(v.peak_resident));

@@ -6,24 +6,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <string>
 
 #include "base/error.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {
 
-UserErrorText refusal(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& e) {
-        return e.text();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-}
+using support::refusal;
 
 UserErrorText refusal_of(std::string_view text) {
     return refusal([&] { Json::parse(text, "f.json"); });

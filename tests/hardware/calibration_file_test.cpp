@@ -4,7 +4,7 @@
 
 #include "hardware/cluster_file.h"
 #include "hardware/device_file.h"
-#include "tests/hardware/support/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {

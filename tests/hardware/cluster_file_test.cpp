@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "hardware/device_file.h"
-#include "tests/hardware/support/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {

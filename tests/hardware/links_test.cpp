@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/hardware/support/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/cluster_file.h"
-#include "tests/hardware/support/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {

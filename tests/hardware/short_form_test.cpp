@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "hardware/cluster_file.h"
 #include "hardware/links.h"
-#include "tests/hardware/support/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {

@@ -4,24 +4,16 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 
 #include "base/error.h"
 #include "models/model_file.h"
 #include "models/parameters.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {
 
-UserErrorText refusal(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& e) {
-        return e.text();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-}
+using support::refusal;
 
 const char* const llama_config = R"({
   "_name_or_path": "meta-llama/Llama-2-7b-hf", "architectures": ["LlamaForCausalLM"], "bos_token_id": 1,

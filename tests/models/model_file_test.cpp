@@ -2,23 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "base/error.h"
 #include "models/parameters.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {
 
-UserErrorText refusal(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& e) {
-        return e.text();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-}
+using support::refusal;
 
 ModelSpec model(std::string_view text) { return model_from_json(Json::parse(text, "model.json")); }
 

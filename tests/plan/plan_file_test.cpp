@@ -4,26 +4,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <random>
 
 #include "base/error.h"
 #include "hardware/cluster_file.h"
 #include "models/model_file.h"
 #include "plan/check.h"
+#include "tests/support/refusal.h"
 
 namespace foretrain {
 namespace {
 
-UserErrorText refusal(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& e) {
-        return e.text();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-}
+using support::refusal;
 
 // A plan file with these members of training and of parallelism, and more at its top.
 std::string file(const std::string& training, const std::string& parallelism, const std::string& more = "") {
