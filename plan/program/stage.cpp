@@ -63,7 +63,8 @@ public:
 private:
     Body finish(Body body, bool slots_begin, bool slots_end, bool last_microbatch) {
         add_parameter_gather(c_, stage_, body);
-        if (body.kind == InstructionKind::backward_chunk) add_gradient_reduce(c_, stage_, body, last_microbatch);
+        if (body.kind == InstructionKind::backward_chunk)
+            add_gradient_reduce(c_, stage_, stage_.kernels, body, last_microbatch);
         place_frees(body, slots_begin, slots_end);
         body.repeats = code_repeats(stage_.layout, body);
         place_transients(body);
