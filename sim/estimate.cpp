@@ -4,12 +4,15 @@
 #include <map>
 
 #include "base/error.h"
+#include "plan/program/partners.h"
 
 namespace foretrain {
 
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+const std::vector<KernelArgs> no_kernels;  // chunk-level instructions name none
 
 // Completion of a chunk-level instruction, by stream; -1 while it waits for the other side. What is
 // not a body completes at once on all.
@@ -32,9 +35,9 @@ struct StageWalk {
     std::int64_t end = 0;
 };
 
-// The two sides of messages from one stage to another, and of the reductions between first and last
+// The two sides of a channel (plan/program/partners.h), or of the reductions between first and last
 // stage: the n-th of one side meets the n-th of the other.
-struct Channel {
+struct Line {
     struct Post {
         std::size_t stage = 0;
         std::size_t instruction = 0;
@@ -46,7 +49,7 @@ struct Channel {
 
 class Fold {
 public:
-    Fold(const Skeleton& skeleton, const CostModel& cost, const std::vector<std::vector<BodyCost>>& bodies)
+    Fold(const Skeleton& skeleton, const CostModel& cost, const std::vector<std::vector<const BodyCost*>>& bodies)
         : skeleton_(skeleton), cost_(cost), bodies_(bodies), walks_(skeleton.stages.size()) {
         for (std::size_t s = 0; s < walks_.size(); ++s) {
             unroll_stage(skeleton, s, walks_[s].code);
@@ -113,7 +116,7 @@ private:
             meet(s, n, start);
             return true;
         }
-        const Time time = cost_.instruction(i, skeleton_.stages[s].stage->kernels, static_cast<std::int64_t>(s));
+        const Time time = cost_.instruction(i, no_kernels, static_cast<std::int64_t>(s));
         w.done[n].clock.fill(start + time.value);
         if (i.kind == InstructionKind::fill) w.time.forward += time;
         if (i.kind == InstructionKind::step_end) end_step(w, i, free, start);
@@ -139,26 +142,28 @@ private:
             entry[stream] = Time{c};
         }
         entry[body_streams] = Time{input};
-        const BodyCost& cost = bodies_[s][at(i.body)];
+        const BodyCost& cost = *bodies_[s][at(i.body)];
         const auto out = cost.apply(entry);
         for (std::size_t stream = 0; stream < body_streams; ++stream) {
             w.done[n].clock[stream] = out[stream].value;
             w.latest[stream] = static_cast<std::int32_t>(n);
         }
         account(w.time, i, cost, entry, out[0]);
-        if (i.kind == InstructionKind::optimizer_step)
-            w.time.data_exposed += std::max(Time{}, reduced(w, i) - entry[0]);
+        w.time.data_exposed += waited_for_reduction(w, i, entry[0]);
         return true;
     }
 
-    // When the gradients that the optimizer step waits for are reduced, but for a tied embedding's:
-    // waiting for that is waiting for another stage.
-    static Time reduced(const StageWalk& w, const Instruction& i) {
-        Time latest;
-        for (int n = 0; n < i.waits; ++n)
-            if (const Wait& wait = i.wait[at(n)]; w.code[at(wait.instruction)].axis != Axis::embedding)
-                latest = std::max(latest, Time{w.done[at(wait.instruction)].of(wait.stream)});
-        return latest;
+    // By how much this stage's own reductions hold up the pass or the optimizer step, once its stream
+    // and its messages are there. Waiting for a tied embedding's sum is waiting for another stage.
+    static Time waited_for_reduction(const StageWalk& w, const Instruction& i, Time otherwise) {
+        Time reduced;
+        for (int n = 0; n < i.waits; ++n) {
+            const Wait& wait = i.wait[at(n)];
+            if (w.code[at(wait.instruction)].axis == Axis::embedding) continue;
+            Time& latest = wait.stream == Stream::reduce ? reduced : otherwise;
+            latest = std::max(latest, Time{w.done[at(wait.instruction)].of(wait.stream)});
+        }
+        return std::max(Time{}, reduced - otherwise);
     }
 
     static void account(StageTime& t, const Instruction& i, const BodyCost& cost,
@@ -174,18 +179,14 @@ private:
 
     void meet(std::size_t s, std::size_t n, std::int64_t ready) {
         const Instruction& i = walks_[s].code[n];
-        const bool sends = i.kind == InstructionKind::send;
         const auto self = static_cast<std::int32_t>(s);
-        const std::pair<std::int32_t, std::int32_t> key = i.axis == Axis::embedding ? std::pair{-1, -1}
-                                                          : sends                   ? std::pair{self, i.peer}
-                                                                                    : std::pair{i.peer, self};
-        Channel& channel = channels_[key];
-        if (channel.met == channel.waiting.size() || channel.waiting[channel.met].stage == s) {
-            channel.waiting.push_back({s, n, ready});
+        Line& line = lines_[i.axis == Axis::embedding ? Channel{} : channel_of(i, self)];
+        if (line.met == line.waiting.size() || line.waiting[line.met].stage == s) {
+            line.waiting.push_back({s, n, ready});
             return;
         }
-        const Channel::Post& other = channel.waiting[channel.met++];
-        const Time time = cost_.instruction(i, skeleton_.stages[s].stage->kernels, self);
+        const Line::Post& other = line.waiting[line.met++];
+        const Time time = cost_.instruction(i, no_kernels, self);
         const std::int64_t end = std::max(ready, other.ready) + time.value;
         walks_[s].done[n].clock.fill(end);
         walks_[other.stage].done[other.instruction].clock.fill(end);
@@ -193,52 +194,56 @@ private:
 
     const Skeleton& skeleton_;
     const CostModel& cost_;
-    const std::vector<std::vector<BodyCost>>& bodies_;
+    const std::vector<std::vector<const BodyCost*>>& bodies_;
     std::vector<StageWalk> walks_;
-    std::map<std::pair<std::int32_t, std::int32_t>, Channel> channels_;
+    std::map<Channel, Line> lines_;
 };
 
 }  // namespace
 
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
-    std::map<const Stage*, std::size_t> known;
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
-        const Stage& stage = *skeleton.stages[s].stage;
-        const auto [same, fresh] = known.try_emplace(&stage, s);
-        if (!fresh) {
-            bodies_.push_back(bodies_[same->second]);
-            continue;
+        std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
+        for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
+            const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
+            if (fresh) known->second = body_costs(*chunk.stage, static_cast<std::int64_t>(s), grid, cost);
+            for (const BodyCost& body : known->second) bodies.push_back(&body);
         }
-        bodies_.push_back(body_costs(stage, static_cast<std::int64_t>(s), grid, cost));
     }
 }
 
 Estimate Estimator::estimate() const { return Fold(skeleton_, cost_, bodies_).run(); }
 
-Estimator::StageBusy Estimator::busy(std::size_t s) const {
-    const Stage& stage = *skeleton_.stages[s].stage;
-    const auto of = [&](std::int32_t body) { return bodies_[s][at(body)].busy; };
+Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
+    const auto of = [&](std::int32_t body) { return bodies_[s][at(chunk.body(body))]->busy; };
+    const Stage& stage = *chunk.stage;
     return {of(stage.forward), of(stage.backward), of(stage.backward_last), of(stage.optimizer)};
 }
 
-// A stage's stream is busy for all its microbatches. Its first forward pass starts only after those
-// of the stages before it, and after its last backward pass theirs remain.
+// A stage's stream is busy for all its microbatches. Its first forward pass, its first chunk's, starts
+// only after those of the stages before it, and after its last backward pass theirs remain.
 Time Estimator::bound() const {
     Time fill;  // of the stages before: forward, backward and two messages
     Time best;
-    const Time first_step = busy(0).optimizer[0];
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const StageBusy b = busy(s);
-        for (std::size_t stream = 0; stream < body_streams; ++stream) {
-            const Time passes = (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
-                                b.forward[stream] + b.backward_last[stream];
-            // Only the compute stream is bound to the order of the passes.
-            if (stream == 0) best = std::max(best, fill + passes + (s == 0 ? first_step : Time{}));
-            best = std::max(best, passes + b.optimizer[stream]);
+        const StageSkeleton& stage = skeleton_.stages[s];
+        Busy passes{}, steps{};
+        for (const ChunkSkeleton& chunk : stage.chunks) {
+            const ChunkBusy b = busy(s, chunk);
+            for (std::size_t stream = 0; stream < body_streams; ++stream) {
+                passes[stream] += (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
+                                  b.forward[stream] + b.backward_last[stream];
+                steps[stream] += b.optimizer[stream];
+            }
         }
+        // Only the compute stream is bound to the order of the passes.
+        best = std::max(best, fill + passes[0] + (s == 0 ? steps[0] : Time{}));
+        for (std::size_t stream = 0; stream < body_streams; ++stream)
+            best = std::max(best, passes[stream] + steps[stream]);
         if (s + 1 < bodies_.size()) {
-            const Bytes message{skeleton_.stages[s].stage->boundary_elements * size_of(skeleton_.context.types.weight)};
+            const ChunkBusy b = busy(s, stage.chunks.front());
+            const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
             const auto here = static_cast<std::int64_t>(s);
             fill += b.forward[0] + std::min(b.backward[0], b.backward_last[0]) +
                     cost_.message(message, here, here + 1) + cost_.message(message, here + 1, here);
@@ -262,13 +267,13 @@ std::vector<StageMemory> Estimator::memory() const {
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
         Bytes live;
         Bytes peak;
-        const Bytes message{stage.stage->boundary_elements * size_of(skeleton_.context.types.weight)};
+        const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
         unroll_stage(skeleton_, s, code);
         for (const Instruction& i : code) {
             if (i.kind == InstructionKind::alloc) live += message;
             if (i.kind == InstructionKind::free) live -= message;
             if (i.body >= 0) {
-                const Body& body = stage.stage->bodies[at(i.body)];
+                const Body& body = stage.body(i);
                 peak = std::max(peak, live + body.live_peak);
                 live += body.live_net;
             }
@@ -289,7 +294,7 @@ std::vector<WireCount> Estimator::wire() const {
         unroll_stage(skeleton_, s, code);
         for (const Instruction& i : code) {
             if (i.body >= 0)
-                for (const auto& [key, bytes] : bodies_[s][at(i.body)].wire) count[key] += bytes;
+                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes;
             else if (const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0); bytes.value > 0)
                 count[wire_key(i.axis, i.kind)] += bytes;
         }
@@ -301,9 +306,9 @@ std::vector<WireCount> Estimator::wire() const {
 double Estimator::executed(Flops BodyCost::*kind) const {
     double total = 0;
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const Stage& stage = *skeleton_.stages[s].stage;
-        total +=
-            static_cast<double>((bodies_[s][at(stage.forward)].*kind + bodies_[s][at(stage.backward)].*kind).value);
+        for (const ChunkSkeleton& chunk : skeleton_.stages[s].chunks)
+            for (const std::int32_t body : {chunk.stage->forward, chunk.stage->backward})
+                total += static_cast<double>((bodies_[s][at(chunk.body(body))]->*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();
     return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.data);
