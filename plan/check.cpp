@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "plan/check_rules.h"
 #include "plan/framework.h"
-#include "plan/stage_layout.h"
+#include "plan/layers_by_chunk.h"
 
 namespace foretrain {
 
@@ -235,7 +235,7 @@ void check_recompute(const Plan& plan, Rejections& out) {
     const Recompute& r = plan.parallelism.recompute;
     using Kind = Recompute::Kind;
     if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every) return;
-    if (!layers_divide(plan)) return;  // check_stage_layout says so
+    if (!layers_divide(plan)) return;  // check_stage_layers says so
     const std::int64_t most = most_layers_of_chunk(plan);
     if (r.layers >= 1 && r.layers <= most) return;
     out.push_back({.reason = "recompute_layers",
@@ -367,7 +367,7 @@ std::vector<Rejection> check(const Plan& plan) {
     check_world(plan, out);
     check_tensor(plan, out);
     check_sequence(plan, out);
-    check_stage_layout(plan, out);
+    check_stage_layers(plan, out);
     check_batch(plan, out);
     check_recompute(plan, out);
     if (const Framework* f = known_framework(plan, out)) {

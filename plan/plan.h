@@ -56,7 +56,7 @@ struct Parallelism {
     std::int64_t micro_batch_size = 1;
     Schedule schedule = Schedule::one_f_one_b;
     Recompute recompute;
-    // Which layers a stage holds, see plan/stage_layout.h; left as they are: even.
+    // Which layers a stage holds, see plan/layers_by_chunk.h; left as they are: even.
     std::vector<std::int64_t> stage_layers;  // by chunk, in the model's order
     std::int64_t first_stage_layers = 0;     // 0: as the other stages
     std::int64_t last_stage_layers = 0;

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "plan/framework.h"
-#include "plan/stage_layout.h"
+#include "plan/layers_by_chunk.h"
 #include "sim/sweep.h"
 
 namespace foretrain {

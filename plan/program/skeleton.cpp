@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "plan/stage_layout.h"
+#include "plan/layers_by_chunk.h"
 
 namespace foretrain {
 
@@ -123,44 +123,25 @@ void lay_out(const StageContext& context, StageSkeleton& s, std::int64_t microba
     }
 }
 
-// Builds each kind of chunk once: it depends on its layers, on whether it is first or last, and
-// where windows alternate on where in their period it begins.
-class ChunkBuilder {
-public:
-    explicit ChunkBuilder(const Skeleton& skeleton) : skeleton_(skeleton) {
-        const SlidingWindow& window = skeleton.plan.model.sliding_window;
-        const bool alternates = window.size > 0 && window.size < skeleton.plan.training.sequence_length;
-        period_ = alternates ? std::max<std::int64_t>(window.full_every, 1) : 1;
-    }
-
-    std::shared_ptr<const Stage> build(std::int64_t layers, bool first, bool last, std::int64_t first_layer) {
-        const StageShape shape{layers, first, last, first_layer % period_};
-        std::shared_ptr<const Stage>& stage = built_[shape];
-        if (!stage) stage = build_stage(skeleton_.context, shape);
-        return stage;
-    }
-
-private:
-    const Skeleton& skeleton_;
-    std::int64_t period_ = 1;
-    std::map<StageShape, std::shared_ptr<const Stage>> built_;
-};
-
 }  // namespace
 
-Skeleton make_skeleton(const Plan& plan) {
+Skeleton make_skeleton(const Plan& plan, Depth depth) {
     const Parallelism& p = plan.parallelism;
     Skeleton skeleton;
     skeleton.plan = plan;
     skeleton.context = make_context(plan);
     skeleton.microbatches = plan.microbatches();
     skeleton.stages.resize(static_cast<std::size_t>(p.pipeline));
-    ChunkBuilder builder(skeleton);
+    const std::int64_t period = window_alternation(plan.model, plan.training.sequence_length);
+    std::map<StageShape, std::shared_ptr<const Stage>> built;
     const std::vector<std::int64_t> layers = layers_by_chunk(plan);
     std::int64_t first_layer = 0;
     for (std::size_t run = 0; run < layers.size(); ++run) {
+        const StageShape shape{layers[run], run == 0, run + 1 == layers.size(), first_layer % period};
+        std::shared_ptr<const Stage>& stage = built[shape];
+        if (!stage) stage = build_stage(skeleton.context, shape, depth);
         ChunkSkeleton chunk;
-        chunk.stage = builder.build(layers[run], run == 0, run + 1 == layers.size(), first_layer);
+        chunk.stage = stage;
         chunk.first_layer = first_layer;
         first_layer += layers[run];
         skeleton.stages[run % skeleton.stages.size()].chunks.push_back(std::move(chunk));

@@ -73,7 +73,7 @@ struct Skeleton {
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
-Skeleton make_skeleton(const Plan& plan);
+Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // Which slot of its pool each pass uses, by chunk and microbatch: the lowest that is free.
 std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& stage, std::int64_t microbatches);

@@ -34,6 +34,6 @@ bool layers_divide(const Plan& plan);
 bool microbatches_fill_rounds(const Parallelism& parallelism, std::int64_t microbatches);
 
 // Every rule of layouts and interleaving that the plan breaks. Sizes must be in range.
-void check_stage_layout(const Plan& plan, std::vector<Rejection>& out);
+void check_stage_layers(const Plan& plan, std::vector<Rejection>& out);
 
 }  // namespace foretrain

@@ -1,4 +1,4 @@
-#include "plan/stage_layout.h"
+#include "plan/layers_by_chunk.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -254,7 +254,7 @@ bool microbatches_fill_rounds(const Parallelism& p, std::int64_t microbatches) {
     return p.virtual_pipeline == 1 || microbatches % p.pipeline == 0;
 }
 
-void check_stage_layout(const Plan& plan, std::vector<Rejection>& out) {
+void check_stage_layers(const Plan& plan, std::vector<Rejection>& out) {
     const Parallelism& p = plan.parallelism;
     check_interleaving(plan, out);
     if (p.virtual_pipeline > 1 && p.pipeline == 1) return;
