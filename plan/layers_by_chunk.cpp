@@ -76,13 +76,17 @@ std::string chunks_text(const Parallelism& p) {
                        product(p.pipeline, p.virtual_pipeline).value_or(0));
 }
 
-// Values of `field` up to a few that would let the layers divide.
+// The first values of `field` with which the layers divide; another pipeline must divide the devices too.
 std::vector<std::int64_t> values_that_divide(Plan plan, std::int64_t Parallelism::*field) {
+    const std::int64_t devices = plan.cluster.devices(), pipeline = plan.parallelism.pipeline;
+    const auto fits_devices = [&](const Plan& p) {
+        return p.parallelism.pipeline == pipeline || devices % p.parallelism.pipeline == 0;
+    };
     std::vector<std::int64_t> out;
     const std::int64_t most = std::min<std::int64_t>(counted_layers(plan), 4096);
     for (std::int64_t n = 1; n <= most && out.size() < 16; ++n) {
         plan.parallelism.*field = n;
-        if (layers_divide(plan)) out.push_back(n);
+        if (layers_divide(plan) && fits_devices(plan)) out.push_back(n);
     }
     return out;
 }
@@ -234,9 +238,12 @@ std::vector<std::int64_t> layers_by_chunk(const Plan& plan) {
 
 std::int64_t most_layers_of_chunk(const Plan& plan) {
     const Parallelism& p = plan.parallelism;
-    if (layouts_given(p).empty()) return plan.model.layers / (p.pipeline * p.virtual_pipeline);
-    const std::vector<std::int64_t> layers = layers_by_chunk(plan);
-    return *std::max_element(layers.begin(), layers.end());
+    if (!p.stage_layers.empty()) return *std::max_element(p.stage_layers.begin(), p.stage_layers.end());
+    if (has_ends(p))
+        return std::max({p.first_stage_layers, p.last_stage_layers, middle(plan).each()}) / p.virtual_pipeline;
+    const std::int64_t chunks = p.pipeline * p.virtual_pipeline;
+    const bool only_ends = p.embedding_and_head_as_layers && chunks <= 2;
+    return counted_layers(plan) / chunks - (only_ends ? 2 / chunks : 0);
 }
 
 bool layers_divide(const Plan& plan) {

@@ -25,7 +25,7 @@ namespace foretrain {
 
 // By run. Precondition: layers_divide.
 std::vector<std::int64_t> layers_by_chunk(const Plan& plan);
-// Of the longest run; makes no vector where the layout is even.
+// Of the longest run, without listing them: there may be many.
 std::int64_t most_layers_of_chunk(const Plan& plan);
 
 // Does every run get at least one layer, and every layer a run? Sizes must be in range.
