@@ -117,8 +117,17 @@ TEST(GoldenPipeline, MiddleStagesHoldNoMoreThanIsInFlight) {
     EXPECT_EQ(chunks.stages[3].chunks[0].slots, 5);
 }
 
-// A program that lacks a message, or takes one for another, is refused.
+// Messages of all sizes of pipelines meet and nothing deadlocks; a program that takes one chunk's for
+// another's is refused.
 TEST(GoldenPipeline, InterleavedProgramsVerify) {
+    for (std::int64_t p : {2, 3, 4, 5, 8})
+        for (std::int64_t v : {2, 3, 7})
+            for (std::int64_t rounds : {1, 2, 5}) {
+                Plan plan = pipeline(p, v, rounds * p, p * v);
+                EXPECT_EQ(verify(unroll(make_skeleton(plan))), std::nullopt) << describe(plan.parallelism);
+                plan.parallelism.schedule = Schedule::gpipe;
+                EXPECT_EQ(verify(unroll(make_skeleton(plan))), std::nullopt) << describe(plan.parallelism);
+            }
     for (const auto& [p, v] : {std::pair<std::int64_t, std::int64_t>{2, 2}, {2, 6}, {3, 4}, {4, 3}}) {
         const Program program = lower(make_skeleton(pipeline(p, v, 2 * p, p * v)));
         EXPECT_EQ(verify(program), std::nullopt) << p << " stages of " << v;

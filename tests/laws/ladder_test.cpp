@@ -20,6 +20,7 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
+    int interleaved = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
@@ -54,10 +55,12 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_EQ(wire[s], trace.ranks[s].wire) << "stage " << s;
             least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
         }
+        interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
         const double ratio = seconds(estimator.bound()) / seconds(estimate.step);
         tightest = std::max(tightest, ratio);
         loosest = std::min(loosest, ratio);
     }
+    EXPECT_GT(interleaved, plans / 20);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
 }
 
