@@ -15,13 +15,9 @@
 #include "plan/program/skeleton.h"
 #include "sim/body_cost.h"
 #include "sim/cost.h"
+#include "sim/timeline.h"
 
 namespace foretrain {
-
-struct Estimate {
-    Time step;
-    std::vector<StageTime> times;  // by stage
-};
 
 class Estimator {
 public:
@@ -49,7 +45,7 @@ private:
     const Skeleton& skeleton_;
     const CostModel& cost_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
-    std::vector<std::vector<const BodyCost*>> bodies_;     // by stage, then as instructions name them
+    StageBodies bodies_;                                   // as instructions name them
 };
 
 }  // namespace foretrain

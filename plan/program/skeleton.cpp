@@ -155,6 +155,17 @@ Skeleton make_skeleton(const Plan& plan, Depth depth) {
     return skeleton;
 }
 
+// The embedding is the first unit of the first chunk, the head the last unit of the last.
+std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk) {
+    const Unit& unit = (chunk.shape.first ? chunk.units.front() : chunk.units.back()).unit;
+    return skeleton.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+}
+
+Bytes tied_gradient_bytes(const Skeleton& skeleton) {
+    const Stage& stage = *skeleton.stages.front().chunks.front().stage;
+    return stage.fixed[static_cast<std::size_t>(tied_gradient(skeleton, stage))].bytes();
+}
+
 std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& s, std::int64_t microbatches) {
     std::vector<std::set<std::int32_t>> free(s.chunks.size());  // by pool
     for (std::size_t c = 0; c < s.chunks.size(); ++c)

@@ -73,6 +73,11 @@ struct Skeleton {
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
+// Gradients of a tied embedding that its two stages sum, as each holds them: their index in Stage::fixed
+// of the model's first or last chunk, and their size.
+std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk);
+Bytes tied_gradient_bytes(const Skeleton& skeleton);
+
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // Which slot of its pool each pass uses, by chunk and microbatch: the lowest that is free.

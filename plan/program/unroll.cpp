@@ -166,9 +166,9 @@ private:
         chunk_ = static_cast<std::int32_t>(s_.chunks.size()) - 1;
         if (chunk().last() && skeleton_.plan.parallelism.data > 1)
             end.add_wait({reduce_at_tail(Axis::data, DType::fp64, 1, loss()), Stream::reduce});
-        if (skeleton_.tied_across_stages() && chunk().last()) tied = reduce_tied(chunk().stage->units.back().unit);
+        if (skeleton_.tied_across_stages() && chunk().last()) tied = reduce_tied();
         chunk_ = 0;
-        if (skeleton_.tied_across_stages() && chunk().first()) tied = reduce_tied(chunk().stage->units.front().unit);
+        if (skeleton_.tied_across_stages() && chunk().first()) tied = reduce_tied();
         std::int32_t stepped = -1;
         for (; chunk_ < static_cast<std::int32_t>(s_.chunks.size()); ++chunk_) {
             Instruction step = pass(InstructionKind::optimizer_step, chunk().stage->optimizer, -1);
@@ -183,9 +183,8 @@ private:
         emit(end);
     }
 
-    // The embedding is the first unit of the first chunk, the head the last unit of the last.
-    std::int32_t reduce_tied(const Unit& unit) {
-        const std::int32_t gradient = skeleton_.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+    std::int32_t reduce_tied() {
+        const std::int32_t gradient = tied_gradient(skeleton_, *chunk().stage);
         const BodyBuffer& buffer = chunk().stage->fixed[at(gradient)];
         return reduce_at_tail(Axis::embedding, buffer.type, buffer.elements, chunk().first_buffer + gradient);
     }

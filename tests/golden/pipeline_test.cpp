@@ -117,6 +117,36 @@ TEST(GoldenPipeline, MiddleStagesHoldNoMoreThanIsInFlight) {
     EXPECT_EQ(chunks.stages[3].chunks[0].slots, 5);
 }
 
+// Without overlap no chunk computes while another's gradients are reduced. 2 stages of 2 chunks of one
+// layer, 2 microbatches, 2 data ranks, every reduction 3 us. F = 1, B = 2; times in us.
+//
+//   stage 0  F0.0 0-1  F0.1 1-2  F1.0 2-3  F1.1 3-4   B1.0 6-8  B1.1 9-11   B0.0 20-22  B0.1 22-24
+//   stage 1  F0.0 1-2  F0.1 2-3  F1.0 3-4  B1.0 4-6   F1.1 6-7  B1.1 7-9    B0.0 18-20  B0.1 20-22
+//
+//   stage 1's last chunk (layer, final norm, head) is reduced 9-18: B0.0, whose gradient is there at 8,
+//   waits for 9 us of it. Its first chunk's layer 22-25, then the loss 25-28.
+//   stage 0's last chunk (a layer) is reduced 11-14, while it waits for B0.0's gradient anyway; its first
+//   (embedding, layer) 24-30.
+TEST(GoldenPipeline, WithoutOverlapReductionsHoldUpTheNextChunk) {
+    Plan plan = pipeline(2, 2, 2, 4);
+    plan.cluster = attention_machine(4);
+    plan.cluster.domain.a_us = 3;
+    plan.training.global_batch_size = 4;
+    plan.parallelism.data = 2;
+    plan.parallelism.overlap.gradient_reduce = false;
+    ASSERT_EQ(check(plan).size(), 0u);
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const Estimate e = Estimator(skeleton, cost).estimate();
+    const Program program = lower(skeleton);
+    EXPECT_EQ(verify(program), std::nullopt);
+    EXPECT_EQ(step_time(simulate(program, cost)), e.step);
+    EXPECT_EQ(e.step, from_microseconds(30));
+    EXPECT_EQ(e.times[0].data_exposed, from_microseconds(6));
+    EXPECT_EQ(e.times[1].data_exposed, from_microseconds(9 + 3 + 3));
+    EXPECT_EQ(e.times[1].step, from_microseconds(28));
+}
+
 // Messages of all sizes of pipelines meet and nothing deadlocks; a program that takes one chunk's for
 // another's is refused.
 TEST(GoldenPipeline, InterleavedProgramsVerify) {
