@@ -25,7 +25,8 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 }
 
 Estimate Estimator::estimate() const {
-    return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, timeline_durations(skeleton_, cost_));
+    return Timeline(skeleton_, activity_of(bodies_))
+        .run(bodies_, timeline_durations(skeleton_, cost_), skeleton_.microbatches);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
