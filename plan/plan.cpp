@@ -13,6 +13,8 @@ std::vector<std::int64_t> layers_by_stage(const Plan& plan) {
 
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe ? "gpipe" : "1f1b"; }
 
+std::string_view name_of(ContextMethod method) { return method == ContextMethod::ring ? "ring" : "all-to-all"; }
+
 std::string describe(const Recompute& recompute) {
     switch (recompute.kind) {
         case Recompute::Kind::none: return "none";
@@ -26,9 +28,10 @@ std::string describe(const Recompute& recompute) {
 }
 
 std::string describe(const Parallelism& p) {
-    std::string s =
-        fmt::format("tp {} pp {} dp {} zero {} mbs {} {}{} recompute {}", p.tensor, p.pipeline, p.data, p.zero_stage,
-                    p.micro_batch_size, name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
+    std::string s = fmt::format("tp {}", p.tensor);
+    if (p.context > 1) s += fmt::format(" cp {} {}", p.context, name_of(p.context_method));
+    s += fmt::format(" pp {} dp {} zero {} mbs {} {}{} recompute {}", p.pipeline, p.data, p.zero_stage,
+                     p.micro_batch_size, name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
     if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
     return s;
 }

@@ -10,7 +10,6 @@ namespace foretrain {
 namespace {
 
 using Clocks = std::array<std::int64_t, body_ports>;
-constexpr std::size_t input_port = 3;
 
 void join(Clocks& a, const Clocks& b) {
     for (std::size_t p = 0; p < body_ports; ++p) a[p] = std::max(a[p], b[p]);
@@ -41,11 +40,14 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
         if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops;
         if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2);
         if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5);
+        if (std::holds_alternative<RingAttentionArgs>(args)) out.attention_flops += work(args).flops * 2;
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
     if (i.axis == Axis::tensor)
         out.tensor += time;
+    else if (i.axis == Axis::context)
+        out.context += time;
     else if (again)
         out.recompute += time;
     else
@@ -54,24 +56,34 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
 
 }  // namespace
 
+namespace {
+
+// When a stream is through, from the entry's clocks and the way from each.
+Time latest(const std::array<std::int64_t, body_ports>& way, const std::array<Time, body_ports>& entry) {
+    Time out;
+    for (std::size_t p = 0; p < body_ports; ++p)
+        if (way[p] != BodyCost::never) out = std::max(out, entry[p] + Time{way[p]});
+    return out;
+}
+
+}  // namespace
+
 std::array<Time, body_streams> BodyCost::apply(const std::array<Time, body_ports>& entry) const {
     std::array<Time, body_streams> out{};
-    for (std::size_t s = 0; s < body_streams; ++s) {
-        std::int64_t latest = 0;
-        for (std::size_t p = 0; p < body_ports; ++p)
-            if (exit[s][p] != never) latest = std::max(latest, entry[p].value + exit[s][p]);
-        out[s] = Time{latest};
-    }
+    for (std::size_t s = 0; s < body_streams; ++s) out[s] = latest(exit[s], entry);
     return out;
+}
+
+Time BodyCost::computed_without_context(const std::array<Time, body_ports>& entry) const {
+    return latest(exit_without_context, entry);
 }
 
 namespace {
 
-BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& durations, const RankGrid& grid,
-                   const CostModel& cost) {
+// The ways from every port to every stream's exit.
+std::array<Clocks, body_streams> ways(const Body& body, const std::vector<Time>& times) {
     // A clock that no path from the port reaches; far below any sum of durations.
     constexpr std::int64_t unreached = std::int64_t{-1} << 61;
-    BodyCost out;
     std::array<Clocks, body_streams> streams;
     for (std::size_t s = 0; s < body_streams; ++s) {
         streams[s].fill(unreached);
@@ -84,15 +96,31 @@ BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& d
         if (i.kind == InstructionKind::wait) clock[input_port] = std::max(clock[input_port], std::int64_t{0});
         for (int w = 0; w < i.waits; ++w)
             join(clock, done[static_cast<std::size_t>(i.wait[static_cast<std::size_t>(w)].instruction)]);
-        const Time time = durations.of(i, cost);
-        for (std::int64_t& c : clock) c += time.value;
+        for (std::int64_t& c : clock) c += times[n].value;
         done[n] = clock;
-        count_work(out, i, stage, body.recomputed[n] != 0, time);
+    }
+    for (Clocks& clock : streams)
+        for (std::int64_t& c : clock)
+            if (c < 0) c = BodyCost::never;
+    return streams;
+}
+
+BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& durations, const RankGrid& grid,
+                   const CostModel& cost) {
+    BodyCost out;
+    std::vector<Time> times(body.code.size());
+    for (std::size_t n = 0; n < body.code.size(); ++n) {
+        const Instruction& i = body.code[n];
+        times[n] = durations.of(i, cost);
+        count_work(out, i, stage, body.recomputed[n] != 0, times[n]);
         count_wire(out, i, grid);
     }
-    for (std::size_t s = 0; s < body_streams; ++s)
-        for (std::size_t p = 0; p < body_ports; ++p)
-            out.exit[s][p] = streams[s][p] < 0 ? BodyCost::never : streams[s][p];
+    out.exit = ways(body, times);
+    out.exit_without_context = out.exit[0];
+    if (out.busy[static_cast<std::size_t>(Stream::context)].value == 0) return out;
+    for (std::size_t n = 0; n < times.size(); ++n)
+        if (body.code[n].stream == Stream::context) times[n] = Time{0};
+    out.exit_without_context = ways(body, times)[0];
     return out;
 }
 

@@ -14,7 +14,8 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 // Completion of a chunk-level instruction, by stream; -1 while it waits for the other side. What is
 // not a body completes at once on all.
 struct Done {
-    std::array<std::int64_t, body_streams> clock{-1, -1, -1};
+    std::array<std::int64_t, body_streams> clock;
+    Done() { clock.fill(-1); }
     bool known() const { return clock[0] >= 0; }
     std::int64_t of(Stream stream) const {
         const auto s = static_cast<std::size_t>(stream);
@@ -66,8 +67,8 @@ public:
             out.step = std::max(out.step, Time{w.end});
             StageTime& t = w.time;
             t.step = Time{w.end};
-            t.pipeline_exposed =
-                t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
+            t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
+                                 t.context_exposed - t.data_exposed;
             out.times.push_back(t);
         }
         return out;
@@ -138,7 +139,7 @@ private:
             if (c < 0) return false;
             entry[stream] = Time{c};
         }
-        entry[body_streams] = Time{input};
+        entry[input_port] = Time{input};
         const BodyCost& cost = bodies_[s][at(i.body)];
         const auto out = cost.apply(entry);
         for (std::size_t stream = 0; stream < body_streams; ++stream) {
@@ -167,9 +168,12 @@ private:
         (step ? t.optimizer : i.kind == InstructionKind::forward_chunk ? t.forward : t.backward) += cost.kernels;
         t.recompute += cost.recompute;
         t.tensor_exposed += cost.tensor;
-        // Inside a pass the compute stream idles for nothing but gathers and reductions.
-        const Time start = std::max(entry[0], entry[body_streams]);
-        t.data_exposed += exit - start - cost.kernels - cost.recompute - cost.tensor;
+        // Inside a pass the compute stream idles for nothing but other ranks' keys and values, gathers and
+        // reductions.
+        const Time start = std::max(entry[0], entry[input_port]);
+        const Time without_context = cost.computed_without_context(entry);
+        t.context_exposed += exit - without_context + cost.context;
+        t.data_exposed += without_context - start - cost.kernels - cost.recompute - cost.tensor - cost.context;
     }
 
     void meet(std::size_t s, std::size_t n, std::int64_t ready) {
@@ -306,7 +310,7 @@ double Estimator::executed(Flops BodyCost::*kind) const {
             static_cast<double>((bodies_[s][at(stage.forward)].*kind + bodies_[s][at(stage.backward)].*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();
-    return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.data);
+    return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.context * grid.data);
 }
 
 }  // namespace foretrain

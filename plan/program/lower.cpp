@@ -85,6 +85,7 @@ class StageLowering {
 public:
     StageLowering(const Skeleton& skeleton, std::size_t stage, StageProgram& out)
         : s_(skeleton.stages[stage]), stage_(*s_.stage), out_(out), transients_(stage_.bodies.size()) {
+        latest_.fill(-1);
         for (std::size_t b = 0; b < stage_.bodies.size(); ++b)
             transients_[b].assign(stage_.bodies[b].buffers.size(), -1);
         for (std::size_t b = 0; b < out_.buffers.size(); ++b)
@@ -195,7 +196,7 @@ private:
     std::vector<std::vector<std::int32_t>> transients_;
     std::map<Place, std::int32_t> places_;
     std::map<std::pair<std::int32_t, std::int64_t>, std::int32_t> slots_;
-    std::array<std::int32_t, stream_count> latest_{-1, -1, -1, -1, -1, -1, -1};
+    std::array<std::int32_t, stream_count> latest_{};
     std::vector<std::array<std::int32_t, stream_count>> exits_;  // by chunk-level instruction
 };
 

@@ -190,8 +190,9 @@ private:
         const std::int32_t final_backward = backward_[at(s_.order.back().microbatch)];
         Instruction end;
         end.kind = InstructionKind::step_end;
-        if (last_ && skeleton_.plan.parallelism.data > 1)
-            end.add_wait({reduce_at_tail(Axis::data, DType::fp64, 1, s_.stage->loss, final_backward), Stream::reduce});
+        if (last_ && skeleton_.context.replicas() > 1)
+            end.add_wait(
+                {reduce_at_tail(Axis::replica, DType::fp64, 1, s_.stage->loss, final_backward), Stream::reduce});
         Instruction step = pass(InstructionKind::optimizer_step, s_.stage->optimizer, -1);
         step.add_wait({final_backward, Stream::reduce});
         if (skeleton_.tied_across_stages() && (first_ || last_))
