@@ -36,6 +36,17 @@ std::vector<Plan> spreads() {
                 p.recompute.kind = zero == 1 ? Recompute::Kind::full : Recompute::Kind::none;
                 out.push_back(small_plan(llama ? small_llama() : small_gpt(), p, 2 * dp));
             }
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all})
+        for (const auto& [cp, tp, pp, zero] : {std::tuple{2, 1, 1, 0}, {4, 1, 1, 1}, {2, 2, 2, 2}, {2, 1, 2, 3}}) {
+            Parallelism p;
+            p.context = cp;
+            p.context_method = method;
+            p.tensor = tp;
+            p.pipeline = pp;
+            p.zero_stage = zero;
+            p.sequence_parallel = tp > 1;
+            out.push_back(small_plan(small_llama(), p, 2));
+        }
     return out;
 }
 
