@@ -24,7 +24,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"recompute", "recompute", "", t.recompute},
             {"optimizer", "optimizer", "", t.optimizer},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
-            {"context_exposed", "context exposed", "waits for other ranks' keys and values", t.context_exposed},
+            {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"pipeline_exposed", "pipeline exposed", "bubble and messages", t.pipeline_exposed}};
 }

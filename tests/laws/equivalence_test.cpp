@@ -329,5 +329,27 @@ TEST(EquivalenceMutation, IsCaught) {
               1e-9);
 }
 
+// The same across context ranks: an exchange that is left out, on all ranks alike, changes what is learnt.
+TEST(EquivalenceMutation, ADroppedExchangeIsCaught) {
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all}) {
+        const Plan plan = small_plan(small_llama(), across(2, method, spread(1, 1, 1)));
+        const Outcome reference = run(one_rank(plan));
+        const Program program = lower(make_skeleton(plan));
+        ASSERT_LE(difference(run(program), reference), 1e-12);
+        const InstructionKind kind =
+            method == ContextMethod::ring ? InstructionKind::ring_shift : InstructionKind::all_to_all;
+        std::vector<std::size_t> exchanges;
+        for (std::size_t i = 0; i < program.stages[0].instructions.size(); ++i)
+            if (program.stages[0].instructions[i].kind == kind) exchanges.push_back(i);
+        // Of the first microbatch each, forward and backward.
+        const std::size_t of_one = exchanges.size() / static_cast<std::size_t>(plan.microbatches());
+        for (std::size_t n = 0; n < of_one; ++n) {
+            Program mutated = program;
+            mutated.stages[0].instructions[exchanges[n]].kind = InstructionKind::record;
+            EXPECT_GT(difference(run(mutated), reference), 1e-9) << name_of(method) << " exchange " << n;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace foretrain::test

@@ -52,6 +52,24 @@ TEST(KernelArgs, TextReadsBackExactlyForEveryKind) {
     EXPECT_EQ(kinds.size(), kernel_kind_names.size());
 }
 
+// All steps of all ranks do what one kernel over the whole sequence does.
+TEST(KernelArgs, TheStepsOfARingMakeUpTheWhole) {
+    for (const bool backward : {false, true}) {
+        const RingAttentionArgs step{2, 24, 4, 2, 8, 3, 1, backward, bf16};
+        const KernelArgs whole = backward ? KernelArgs(AttentionBackwardArgs{2, 24, 4, 2, 8, bf16})
+                                          : KernelArgs(AttentionForwardArgs{2, 24, 4, 2, 8, bf16});
+        EXPECT_EQ(work(step).flops * (3 * 3), work(whole).flops);
+    }
+    const KernelArgs first = RingAttentionArgs{
+        .batch = 2, .sequence = 24, .heads = 4, .kv_heads = 2, .head_dim = 8, .context = 3, .step = 0};
+    const KernelArgs later = RingAttentionArgs{
+        .batch = 2, .sequence = 24, .heads = 4, .kv_heads = 2, .head_dim = 8, .context = 3, .step = 2};
+    EXPECT_EQ(operand_access(first, 2), Access::write);
+    EXPECT_EQ(operand_access(later, 2), Access::update);
+    EXPECT_EQ(operand_elements(first, 0), 2 * 8 * (4 + 2 * 2) * 8);  // the queries' keys and values too
+    EXPECT_EQ(operand_elements(first, 1), 2 * 8 * 2 * 2 * 8);
+}
+
 TEST(KernelArgs, OperandsAreWholeTensors) {
     const KernelArgs lookup = EmbeddingArgs{.tokens = 3, .rows = 5, .width = 7, .type = bf16};
     EXPECT_EQ(operand_elements(lookup, 1), 5 * 7);  // the table, though three rows are looked up
