@@ -56,9 +56,9 @@ Framework megatron_profile() {
             "recompute: " + repo +
                 "megatron/core/transformer/transformer_config.py: selective (core_attn), full with "
                 "method block (block) or uniform (segment)",
-            "context_methods: " + repo +
-                "megatron/core/transformer/transformer_config.py, cp_comm_type p2p (ring) and a2a (all-to-all); its "
-                "all_gather and a2a+p2p are not described here",
+            "context_methods: github:NVIDIA/TransformerEngine@015d22571b33 "
+            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py, which its attention "
+            "calls: cp_comm_type p2p (ring) and a2a (all-to-all); all_gather and a2a+p2p are not described here",
             "default_sequence_parallel: arXiv:2205.05198, the setting of its published runs; the option's own default "
             "is off",
             "vocab_multiple: " + repo + "megatron/training/vocab_utils.py, make_vocab_size_divisible_by",
