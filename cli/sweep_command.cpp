@@ -32,6 +32,7 @@ Syntax sweep_syntax() {
                       {"context", "N,...", "ranks that share a sequence (1; up to 16 from 16k tokens on)"},
                       {"context-method", "HOW,...", "ring, all-to-all (the plan file's, else ring)"},
                       {"pipeline", "N,...", "pipeline stages"},
+                      {"virtual-pipeline", "N,...", "chunks a stage"},
                       {"data", "N,...", "data-parallel ranks"},
                       {"zero-stage", "N,...", "0 to 3"},
                       {"micro-batch-size", "N,...", "samples a microbatch"},
@@ -55,6 +56,7 @@ SweepSpace space_from(const Options& options) {
     sizes("tensor", space.tensor);
     sizes("context", space.context);
     sizes("pipeline", space.pipeline);
+    sizes("virtual-pipeline", space.virtual_pipeline);
     sizes("data", space.data);
     sizes("micro-batch-size", space.micro_batch_size);
     if (options.has("zero-stage"))

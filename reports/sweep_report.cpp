@@ -19,9 +19,19 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
     const bool context =
         std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
-    std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
-                                     "zero",    "mbs",       "schedule", "recompute",
-                                     "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
+    std::vector<std::string> heading{"#",
+                                     "tp",
+                                     "pp",
+                                     "v",
+                                     "dp",
+                                     "zero",
+                                     "mbs",
+                                     "schedule",
+                                     "recompute",
+                                     "step ms",
+                                     "tok/s/GPU",
+                                     "MFU",
+                                     small ? "peak MiB" : "peak GiB"};
     if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
@@ -31,6 +41,7 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             fmt::format("{}", i + 1),
             fmt::format("{}", a.tensor),
             fmt::format("{}", a.pipeline),
+            fmt::format("{}", a.virtual_pipeline),
             fmt::format("{}", a.data),
             fmt::format("{}", a.zero_stage),
             fmt::format("{}", a.micro_batch_size),

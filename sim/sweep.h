@@ -23,6 +23,8 @@ namespace foretrain {
 
 // The values of each axis; empty: the default axis.
 //   tensor, pipeline: every divisor of the number of devices that divides the model;
+//   virtual_pipeline: every number of chunks that divides a stage's layers, if the framework
+//   interleaves, for 1f1b whose microbatches fill their rounds;
 //   context: from 16k tokens a sequence on powers of two up to 16, else 1; context_method: the base plan's;
 //   data: what tensor, context and pipeline leave;
 //   micro_batch_size: powers of two up to 64 that divide a data rank's share of the global batch;
@@ -30,7 +32,7 @@ namespace foretrain {
 //   recompute: none, selective, full, and block 1/4, 1/2, 3/4 of a stage's layers, if the framework
 //   has them;  schedule: the base plan's.
 struct SweepSpace {
-    std::vector<std::int64_t> tensor, context, pipeline, data, micro_batch_size;
+    std::vector<std::int64_t> tensor, context, pipeline, virtual_pipeline, data, micro_batch_size;
     std::vector<ContextMethod> context_method;
     std::vector<int> zero_stage;
     std::vector<Schedule> schedule;
