@@ -12,13 +12,6 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-template <class T>
-T whole_of(const std::vector<T>& pieces, Times times) {
-    T out;
-    for (std::size_t p = 0; p < pieces.size(); ++p) out += pieces[p] * (p % 2 == 0 ? 1 : times[p / 2]);
-    return out;
-}
-
 std::vector<Time> computing_by_piece(const Body& body, const std::vector<Time>& durations) {
     std::vector<Time> out(2 * body.repeats.size() + 1);
     std::size_t piece = 0;
@@ -43,6 +36,7 @@ ChunkPass chunk_pass(Stage& stage, Body& body, InstructionDurations& durations, 
         out.durations.push_back(sum);
     }
     body.repeats = code_repeats(stage.layout, body);
+    for (const CodeRepeat& r : body.repeats) out.repeats.push_back(at(r.repeat));
     out.computing = computing_by_piece(body, each);
     place_tensors(stage.layout, body);
     out.life = body.life;
@@ -67,9 +61,19 @@ struct DataPass {
 
 }  // namespace
 
-Time ChunkPass::computing_of(Times times) const { return whole_of(computing, times); }
-Life ChunkPass::life_of(Times times) const { return foretrain::life_of(life, times); }
-Bytes ChunkBase::slot_of(Times times) const {
+Time ChunkPass::computing_of(const Times& times) const {
+    Time out;
+    for (std::size_t p = 0; p < computing.size(); ++p) out += computing[p] * (p % 2 == 0 ? 1 : times[repeats[p / 2]]);
+    return out;
+}
+
+Life ChunkPass::life_of(const Times& times) const {
+    Times mine{};
+    for (std::size_t r = 0; r < repeats.size(); ++r) mine[r] = times[repeats[r]];
+    return foretrain::life_of(life, mine);
+}
+
+Bytes ChunkBase::slot_of(const Times& times) const {
     Bytes out = slot;
     for (std::size_t r = 0; r < slot_more.size(); ++r) out += slot_more[r] * (times[r] - 1);
     return out;
@@ -91,8 +95,8 @@ ChunkBase::ChunkBase(const StageContext& context, const StageShape& shape, const
     }
 }
 
-ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base, Times times,
-                         const CostModel& cost, std::int64_t stage_number) {
+ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base,
+                         const Times& times, const CostModel& cost, std::int64_t stage_number) {
     Stage state;
     state.shape = shape;
     state.layout = base.layout;
@@ -125,6 +129,8 @@ ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {
         state.shape = shape;
         state.layout.layers = layers;
         build_stage_state(context, state);
+        const Unit& first = state.units.front().unit;
+        tied_gradient = state.fixed[at(context.zero >= 1 ? first.gradient_shard : first.gradient)].bytes();
         return state.region_bytes;
     };
     apart = regions_of(1);

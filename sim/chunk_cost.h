@@ -13,7 +13,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "plan/program/compact_body.h"
@@ -22,16 +21,17 @@
 
 namespace foretrain {
 
-using Times = std::span<const std::int64_t>;  // how often each repeat runs
+using Times = std::array<std::int64_t, 2>;  // how often each repeat of the layout runs
 
 struct ChunkPass {
     CompactBody compact;
-    std::vector<Time> durations;  // by merged instruction
-    std::vector<Time> computing;  // busy time of the compute stream, before, in and after each repeat in turn
-    std::vector<Life> life;       // likewise
+    std::vector<Time> durations;       // by merged instruction
+    std::vector<Time> computing;       // busy time of the compute stream, before, in and after each repeat in turn
+    std::vector<Life> life;            // likewise
+    std::vector<std::size_t> repeats;  // which of the layout's each of them is
 
-    Time computing_of(Times times) const;
-    Life life_of(Times times) const;
+    Time computing_of(const Times& times) const;
+    Life life_of(const Times& times) const;
 };
 
 struct ChunkBase {
@@ -44,19 +44,20 @@ struct ChunkBase {
     std::vector<Bytes> slot_more;  // for each repeat, every time after the first
     Bytes message;
 
-    Bytes slot_of(Times times) const;
+    Bytes slot_of(const Times& times) const;
 };
 
 // Costs of the bodies, in the order of Stage::bodies; only what decides their clocks.
 using ChunkBodies = std::array<BodyCost, 4>;
 
-ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base, Times times,
-                         const CostModel& cost, std::int64_t stage_number);
+ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base,
+                         const Times& times, const CostModel& cost, std::int64_t stage_number);
 
 // Bytes that stand all through the step, of what the chunk has besides layers and of each layer.
 struct ChunkState {
     ChunkState(const StageContext& context, const StageShape& shape);
     std::array<Bytes, region_count> apart{}, layer{};
+    Bytes tied_gradient;  // of a first chunk's embedding, as the two stages that hold it sum it
     Bytes of(Region region, std::int64_t layers) const {
         const auto r = static_cast<std::size_t>(region);
         return apart[r] + layer[r] * layers;

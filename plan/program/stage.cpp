@@ -324,14 +324,15 @@ std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body
         return cut + 1 < body.cuts.size() ? body.cuts[cut + 1].at : static_cast<std::int32_t>(body.code.size());
     };
     for (std::size_t c = 0; c < body.cuts.size(); ++c)
-        for (const Repeat& r : layout.repeats) {
+        for (std::size_t n = 0; n < layout.repeats.size(); ++n) {
+            const Repeat& r = layout.repeats[n];
             const bool down = body.kind == InstructionKind::backward_chunk;
             const std::int32_t first = down ? r.descending() : r.ascending();
             if (body.cuts[c].layer < first || body.cuts[c].layer >= first + r.period) continue;
             if (!out.empty() && out.back().end == body.cuts[c].at)
                 out.back().end = end_of(c);
             else
-                out.push_back({body.cuts[c].at, end_of(c), r.times});
+                out.push_back({body.cuts[c].at, end_of(c), r.times, static_cast<std::int32_t>(n)});
         }
     return out;
 }
