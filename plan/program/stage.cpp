@@ -33,7 +33,7 @@ public:
         stage_.boundary_elements = c_.rows() * c_.model.hidden_size;
         stage_.bodies.push_back(forward());
         stage_.bodies.push_back(backward());
-        for (const Repeat& r : stage_.layout.repeats) add_saved(r);
+        for (const Repeat& r : stage_.layout.repeats) stage_.slot_bytes += saved_bytes(stage_, r) * (r.times - 1);
     }
 
     // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
@@ -57,16 +57,6 @@ public:
     }
 
 private:
-    // What the layers left out of a brief stage would keep.
-    void add_saved(const Repeat& r) {
-        const std::int32_t first = r.ascending();
-        Bytes kept;
-        for (const BodyBuffer& b : stage_.saved)
-            if (b.label.layer >= first && b.label.layer < first + r.period)
-                kept += Bytes{round_up(b.bytes().value, buffer_alignment)};
-        stage_.slot_bytes += kept * (r.times - 1);
-    }
-
     bool first() const { return stage_.shape.first; }
     bool last() const { return stage_.shape.last; }
     bool selective() const { return c_.parallelism.recompute.kind == Recompute::Kind::selective; }
@@ -304,6 +294,15 @@ StageContext make_context(const Plan& plan) {
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = c.replicas() == 1 ? 0 : plan.parallelism.zero_stage;
     return c;
+}
+
+Bytes saved_bytes(const Stage& stage, const Repeat& r) {
+    const std::int32_t first = r.ascending();
+    Bytes kept;
+    for (const BodyBuffer& b : stage.saved)
+        if (b.label.layer >= first && b.label.layer < first + r.period)
+            kept += Bytes{round_up(b.bytes().value, buffer_alignment)};
+    return kept;
 }
 
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth) {
