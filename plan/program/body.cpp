@@ -154,13 +154,13 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
     rewriter.finish();
 }
 
-Life life_of(const std::vector<Life>& pieces, const std::vector<CodeRepeat>& repeats) {
+Life life_of(const std::vector<Life>& pieces, std::span<const std::int64_t> times) {
     Life out;
     for (std::size_t p = 0; p < pieces.size(); ++p) {
-        const std::int64_t times = p % 2 == 0 ? 1 : repeats[p / 2].times;
-        const Bytes before_last = std::max(pieces[p].net * (times - 1), Bytes{});
+        const std::int64_t n = p % 2 == 0 ? 1 : times[p / 2];
+        const Bytes before_last = std::max(pieces[p].net * (n - 1), Bytes{});
         out.peak = std::max(out.peak, out.net + before_last + pieces[p].peak);
-        out.net += pieces[p].net * times;
+        out.net += pieces[p].net * n;
     }
     return out;
 }
@@ -198,7 +198,9 @@ void place_transients(Body& body) {
     }
     begin_piece(body.code.size());
     body.life.back().net = live - entry;
-    const Life whole = life_of(body.life, body.repeats);
+    std::vector<std::int64_t> times;
+    for (const CodeRepeat& r : body.repeats) times.push_back(r.times);
+    const Life whole = life_of(body.life, times);
     body.live_peak = whole.peak;
     body.live_net = whole.net;
     body.transient_bytes = gaps.end();
