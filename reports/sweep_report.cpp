@@ -19,6 +19,12 @@ std::string schedule_of(const Parallelism& p) {
     return p.virtual_pipeline == 1 ? std::string(name) : fmt::format("{} v{}", name, p.virtual_pipeline);
 }
 
+// With the method where there is one, short: the line below the table says it in full.
+std::string context_cell(const Parallelism& p) {
+    if (p.context == 1) return "1";
+    return fmt::format("{} {}", p.context, p.context_method == ContextMethod::ring ? "ring" : "a2a");
+}
+
 std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
     Bytes most;
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
@@ -47,9 +53,7 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             percent(p.mfu()),
             small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
                   : gib(p.peak_bytes())};
-        if (context)
-            row.insert(row.begin() + 2,
-                       a.context == 1 ? "1" : fmt::format("{} {}", a.context, name_of(a.context_method)));
+        if (context) row.insert(row.begin() + 2, context_cell(a));
         t.row(row);
     }
     return t.text(2);
