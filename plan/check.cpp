@@ -46,6 +46,17 @@ std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candida
     return best;
 }
 
+// The nearest candidate and its neighbour on the other side of x, "2 or 4", ascending; one if there is one.
+std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candidates) {
+    std::int64_t below = 0, above = 0;
+    for (std::int64_t c : candidates) {
+        if (c <= x) below = c;
+        if (c > x && above == 0) above = c;
+    }
+    if (below == 0 || above == 0) return std::to_string(std::max(below, above));
+    return fmt::format("{} or {}", below, above);
+}
+
 // `also`: what the suggestion must divide besides n.
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
                       std::int64_t also = 0) {
@@ -55,7 +66,7 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
             .found = std::to_string(found),
             .rule = fmt::format("must divide {} = {}", of, n),
             .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
-            .suggestion = std::to_string(nearest_of(found, small_divisors(std::gcd(n, also))))};
+            .suggestion = neighbours_of(found, small_divisors(std::gcd(n, also)))};
 }
 
 // What every number of tensor ranks divides; 1 at least.
@@ -164,7 +175,8 @@ void check_world(const Plan& plan, Rejections& out) {
         {.reason = "world_equals_devices",
          .field = "parallelism.data",
          .found = fmt::format("tensor {} x pipeline {} x data {} = {}", p.tensor, p.pipeline, p.data, text_of(world)),
-         .rule = fmt::format("must equal the cluster's {} devices", devices),
+         .rule = fmt::format("must equal the cluster's {} devices: each has one place on every axis, so they multiply",
+                             devices),
          .suggestion = fmt::format("data {}", devices / *model_ranks)});
 }
 
@@ -235,19 +247,27 @@ void check_given_stages(const Plan& plan, Rejections& out) {
                fmt::format("must sum to layers = {}", plan.model.layers));
 }
 
+// global batch = micro-batch x data ranks x microbatches that each accumulates.
 void check_batch(const Plan& plan, Rejections& out) {
     const std::int64_t batch = plan.training.global_batch_size;
     const Parallelism& p = plan.parallelism;
     const std::optional<std::int64_t> round = product(p.micro_batch_size, p.data);
     if (round && batch % *round == 0) return;
-    out.push_back({.reason = "batch_divides",
-                   .field = "training.global_batch_size",
-                   .found = std::to_string(batch),
-                   .rule = fmt::format("must be a multiple of micro_batch_size {} x data {} = {}", p.micro_batch_size,
-                                       p.data, text_of(round)),
-                   .suggestion = round && *round <= largest
-                                     ? std::to_string(std::max<std::int64_t>(batch / *round, 1) * *round)
-                                     : ""});
+    Rejection r{.reason = "batch_divides",
+                .field = "training.global_batch_size",
+                .found = std::to_string(batch),
+                .rule = fmt::format("must be micro_batch_size {} x data {} x a whole number of microbatches",
+                                    p.micro_batch_size, p.data)};
+    if (round && *round <= largest) {
+        r.allowed = fmt::format("multiples of {}", *round);
+        const std::int64_t below = batch / *round * *round;
+        r.suggestion = below == 0 ? std::to_string(*round) : fmt::format("{} or {}", below, below + *round);
+    }
+    // Where the data ranks do divide the batch, another micro-batch is the smaller change.
+    if (batch % p.data == 0)
+        r.suggestion += fmt::format("{}micro_batch_size {}", r.suggestion.empty() ? "" : ", or ",
+                                    neighbours_of(p.micro_batch_size, small_divisors(batch / p.data)));
+    out.push_back(std::move(r));
 }
 
 void check_recompute(const Plan& plan, Rejections& out) {
