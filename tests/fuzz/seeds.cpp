@@ -4,6 +4,7 @@
 //   fuzz_seeds FOLDER
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,6 +18,7 @@
 #include "plan/program/text.h"
 #include "plan/program/trace.h"
 #include "sim/predict.h"
+#include "tests/fuzz/support/fuzz.h"
 #include "tests/plan/support/small_plans.h"
 
 using namespace foretrain;
@@ -38,7 +40,7 @@ private:
     int number_ = 0;
 };
 
-Plan two_stages() { return small_plan(small_gpt(true), {.pipeline = 2}); }
+Plan two_stages() { return fuzz::linked(small_plan(small_gpt(true), {.pipeline = 2})); }
 
 void add_models(Seeds& seeds) {
     for (const char* name : {"gpt2", "llama-3-8b", "gemma-2-9b", "falcon-7b", "bloom-560m"}) {
@@ -97,7 +99,11 @@ void add_hardware(Seeds& seeds) {
 
 void add_plans(Seeds& seeds) {
     const std::vector<Plan> plans = varied_plans();
-    for (std::size_t i = 0; i < plans.size(); i += 11) seeds.add("plan", plan_to_json(plans[i]).dump(-1));
+    for (std::size_t i = 0; i < plans.size(); i += 11) {
+        Plan plan = fuzz::linked(plans[i]);
+        plan.training.global_batch_size = plan.parallelism.micro_batch_size * plan.parallelism.data;
+        seeds.add("plan", plan_to_json(plan).dump(-1));
+    }
     seeds.add("plan", R"({"format": "foretrain.plan/1", "model": "gpt2", "cluster": {"like": "dgx-h100", "nodes": 2},
  "framework": "megatron-lm", "training": {"global_batch_size": 16, "sequence_length": 128, "precision": "bf16"},
  "parallelism": {"tensor": 4, "pipeline": 2, "sequence_parallel": true, "zero_stage": 1, "micro_batch_size": 1,
@@ -118,8 +124,8 @@ void add_plans(Seeds& seeds) {
 void add_programs(Seeds& seeds) {
     const auto add = [&](const Parallelism& parallelism, const ModelSpec& model) {
         Plan plan = small_plan(model, parallelism);
-        plan.model.layers = 2;
-        plan.training.global_batch_size = 2 * parallelism.data;
+        plan.model.layers = parallelism.pipeline;
+        plan.training.global_batch_size = parallelism.data;
         const Skeleton skeleton = make_skeleton(plan);
         const Program program = lower(skeleton);
         seeds.add("program", to_text(program));

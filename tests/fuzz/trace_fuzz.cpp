@@ -20,7 +20,7 @@ struct Expected {
 // What the trace is compared with; tests/fuzz/seeds.cpp writes a trace of the same plan.
 const Expected& expected() {
     static const Expected e = [] {
-        const Plan plan = testing::small_plan(testing::small_gpt(true), {.pipeline = 2});
+        const Plan plan = fuzz::linked(testing::small_plan(testing::small_gpt(true), {.pipeline = 2}));
         Expected x{lower(make_skeleton(plan)), {}, {}};
         x.prediction = simulate(plan, &x.simulated);
         return x;

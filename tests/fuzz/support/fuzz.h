@@ -24,6 +24,12 @@ int attempt(const std::uint8_t* data, std::size_t size, const std::function<void
 // Ends the process where a promise is broken.
 void require(bool holds, const char* promise);
 
+// The plan with links between the devices of its node, which the small plans of tests leave out.
+inline Plan linked(Plan plan) {
+    plan.cluster.domain.ring_gbps = plan.cluster.domain.pairwise_gbps = 10;
+    return plan;
+}
+
 // Checks the plan and, where it is small enough to be predicted in about a millisecond, predicts it by
 // every rung of the ladder, which must agree.
 void predict(const Plan& plan);
