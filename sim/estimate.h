@@ -14,13 +14,9 @@
 #include "plan/program/skeleton.h"
 #include "sim/body_cost.h"
 #include "sim/cost.h"
+#include "sim/timeline.h"
 
 namespace foretrain {
-
-struct Estimate {
-    Time step;
-    std::vector<StageTime> times;  // by stage
-};
 
 class Estimator {
 public:

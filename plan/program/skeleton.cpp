@@ -52,6 +52,12 @@ void lay_out(const StageContext& c, StageSkeleton& s, bool first, bool last, std
     s.region_bytes[static_cast<std::size_t>(Region::communication)] = end;
 }
 
+// The embedding is the first unit of the first stage, the head the last unit of the last.
+std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& stage) {
+    const Unit& unit = (stage.shape.first ? stage.units.front() : stage.units.back()).unit;
+    return skeleton.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+}
+
 // Writes one stage's chunk-level instructions.
 class Unroller {
 public:
@@ -203,10 +209,8 @@ private:
         emit(end);
     }
 
-    // The embedding is the first unit of the first stage, the head the last unit of the last.
     std::int32_t reduce_tied(std::int32_t after) {
-        const Unit& unit = (first_ ? s_.stage->units.front() : s_.stage->units.back()).unit;
-        const std::int32_t gradient = skeleton_.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+        const std::int32_t gradient = tied_gradient(skeleton_, *s_.stage);
         const BodyBuffer& buffer = s_.stage->fixed[at(gradient)];
         return reduce_at_tail(Axis::embedding, buffer.type, buffer.elements, gradient, after);
     }
@@ -221,21 +225,19 @@ private:
 
 }  // namespace
 
-Skeleton make_skeleton(const Plan& plan) {
+Skeleton make_skeleton(const Plan& plan, Depth depth) {
     Skeleton skeleton;
     skeleton.plan = plan;
     skeleton.context = make_context(plan);
     skeleton.microbatches = plan.microbatches();
     const std::vector<std::int64_t> layers = layers_by_stage(plan);
     std::map<StageShape, std::shared_ptr<const Stage>> built;
-    const SlidingWindow& window = plan.model.sliding_window;
-    const bool alternates = window.size > 0 && window.size < plan.training.sequence_length;
-    const std::int64_t period = alternates ? std::max<std::int64_t>(window.full_every, 1) : 1;
+    const std::int64_t period = window_alternation(plan.model, plan.training.sequence_length);
     std::int64_t first_layer = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const StageShape shape{layers[i], i == 0, i + 1 == layers.size(), first_layer % period};
         std::shared_ptr<const Stage>& stage = built[shape];
-        if (!stage) stage = build_stage(skeleton.context, shape);
+        if (!stage) stage = build_stage(skeleton.context, shape, depth);
         StageSkeleton s;
         s.stage = stage;
         s.first_layer = first_layer;
@@ -246,6 +248,11 @@ Skeleton make_skeleton(const Plan& plan) {
         skeleton.stages.push_back(std::move(s));
     }
     return skeleton;
+}
+
+Bytes tied_gradient_bytes(const Skeleton& skeleton) {
+    const Stage& stage = *skeleton.stages.front().stage;
+    return stage.fixed[static_cast<std::size_t>(tied_gradient(skeleton, stage))].bytes();
 }
 
 void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out) {

@@ -55,7 +55,10 @@ struct Skeleton {
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
-Skeleton make_skeleton(const Plan& plan);
+// Gradients of a tied embedding that its two stages sum, as each holds them.
+Bytes tied_gradient_bytes(const Skeleton& skeleton);
+
+Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name
 // bodies; messages, alloc and free of ring entries, and the step's tail are themselves. `out` is
