@@ -19,8 +19,7 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
         const Stage& stage = *skeleton.stages[s].stage;
         const auto [same, fresh] = known.try_emplace(&stage, s);
-        bodies_.push_back(fresh ? body_costs(stage, static_cast<std::int64_t>(s), grid, cost)
-                                : bodies_[same->second]);
+        bodies_.push_back(fresh ? body_costs(stage, static_cast<std::int64_t>(s), grid, cost) : bodies_[same->second]);
     }
 }
 

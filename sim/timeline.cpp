@@ -86,7 +86,7 @@ private:
         std::vector<Instruction> code;
         std::vector<Clocks> done;
         std::size_t next = 0;
-        std::array<Clock, stream_count> streams{};  // where each stands
+        std::array<Clock, stream_count> streams{};                                // where each stands
         std::array<std::int32_t, stream_count> last{-1, -1, -1, -1, -1, -1, -1};  // its last, if a message
     };
 
@@ -318,8 +318,8 @@ Time Timeline::walk(const StageBodies& bodies, const TimelineDurations& d, std::
                     t.step = Time{end};
                     // What is left to wait for after the optimizer's own kernels: gathers, or messages.
                     t.data_exposed += Time{latest(0, o.streams) - clocks[in[0]]};
-                    t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer -
-                                         t.tensor_exposed - t.data_exposed;
+                    t.pipeline_exposed =
+                        t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
                 }
             }
         }
