@@ -27,7 +27,8 @@ Estimate Estimator::estimate() const {
     StageBodies bodies(bodies_.size());
     for (std::size_t s = 0; s < bodies_.size(); ++s)
         for (const BodyCost& b : bodies_[s]) bodies[s].push_back(&b);
-    return Timeline(skeleton_, activity_of(bodies)).run(bodies, timeline_durations(skeleton_, cost_));
+    return Timeline(skeleton_, activity_of(bodies))
+        .run(bodies, timeline_durations(skeleton_, cost_), skeleton_.microbatches);
 }
 
 Estimator::StageBusy Estimator::busy(std::size_t s) const {

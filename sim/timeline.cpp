@@ -64,6 +64,7 @@ public:
             walks_[s].done.resize(walks_[s].code.size());
         }
         out_.stages_ = walks_.size();
+        out_.microbatches_ = skeleton.microbatches;
     }
 
     void run() {
@@ -72,6 +73,8 @@ public:
             for (std::size_t s = 0; s < walks_.size(); ++s) progress |= advance(s);
         }
         for (const Walk& w : walks_) FORETRAIN_CHECK(w.next == w.code.size(), "the schedule deadlocks");
+        sort_by_rounds();
+        find_steady();
     }
 
 private:
@@ -157,6 +160,10 @@ private:
         o.output = out_.clocks_;
         out_.clocks_ += outputs;
         out_.inputs_.insert(out_.inputs_.end(), inputs_.begin(), inputs_.end());
+        std::uint32_t round = kind == Kind::delay || kind == Kind::body || kind == Kind::optimizer ? 1 : 0;
+        std::uint32_t begin = 0;
+        for (const Clock in : inputs_) begin = std::max(begin, round_of_[in]);
+        round_of_.resize(out_.clocks_, begin + round);
         out_.operations_.push_back(o);
         return out_.operations_.back();
     }
@@ -232,15 +239,123 @@ private:
             return;
         }
         const Post& other = channel.waiting[channel.met++];
-        inputs_.insert(inputs_.end(), other.inputs.begin(), other.inputs.end());
+        // The sender's first, whichever side came first.
+        inputs_.insert(sends ? inputs_.end() : inputs_.begin(), other.inputs.begin(), other.inputs.end());
         Operation& o = emit(tied ? Kind::reduce_tied : Kind::message, tied || sends ? s : at(i.peer), 0, 1);
         o.forwards = forwards;
         w.done[n].fill(o.output);
         walks_[other.stage].done[other.instruction].fill(o.output);
     }
 
+    // The order of a schedule whose passes all take one round and all else nothing: in its steady part
+    // every microbatch looks like the one before.
+    void sort_by_rounds() {
+        std::vector<Operation>& operations = out_.operations_;
+        const auto key = [&](const Operation& o) {
+            const int phase = o.kind == Kind::end ? 2 : o.kind >= Kind::message ? 1 : 0;
+            return std::tuple(round_of_[o.output], phase, o.stage, o.forwards);
+        };
+        std::stable_sort(operations.begin(), operations.end(),
+                         [&](const Operation& a, const Operation& b) { return key(a) < key(b); });
+        std::vector<Clock> renumbered(out_.clocks_, 0);
+        std::vector<std::uint32_t> inputs;
+        inputs.reserve(out_.inputs_.size());
+        Clock next = 1;
+        for (std::size_t n = 0; n < operations.size(); ++n) {
+            Operation& o = operations[n];
+            const std::uint32_t round = round_of_[o.output];
+            while (rounds_.size() <= round) rounds_.push_back({n, next});
+            const auto first = out_.inputs_.begin() + o.inputs;
+            o.inputs = static_cast<std::uint32_t>(inputs.size());
+            std::transform(first, first + o.count, std::back_inserter(inputs), [&](Clock c) { return renumbered[c]; });
+            const Clock outputs = o.kind == Kind::body || o.kind == Kind::optimizer ? body_streams : 1;
+            for (Clock c = 0; c < outputs; ++c) renumbered[o.output + c] = next + c;
+            o.output = next;
+            next += outputs;
+        }
+        out_.inputs_ = std::move(inputs);
+    }
+
+    // What ends in one round.
+    struct Round {
+        std::size_t operation = 0;  // the first
+        Clock clock = 0;
+    };
+
+    // The longest run of rounds that repeat, one by one or several at a time; then the next after it.
+    void find_steady() {
+        rounds_.push_back({out_.operations_.size(), out_.clocks_});
+        for (std::size_t from = 0; from + 2 < rounds_.size();) {
+            std::size_t best_first = 0, best_rounds = 0, best_count = 0;
+            constexpr std::size_t longest = 64;
+            for (std::size_t k = 1; k <= longest && from + 2 * k < rounds_.size() && best_count < 4; ++k)
+                for (std::size_t r = from; r + 2 * k < rounds_.size(); ++r) {
+                    const std::size_t count = periods(r, k);
+                    if (count * k > best_count * best_rounds && count >= 4)
+                        best_first = r, best_rounds = k, best_count = count;
+                    r += count > 1 ? (count - 1) * k - 1 : 0;
+                }
+            if (best_count < 4) return;
+            add_steady(best_first, best_rounds, best_count);
+            from = best_first + best_rounds * best_count;
+        }
+    }
+
+    // How often k rounds from r on come again, themselves included.
+    std::size_t periods(std::size_t r, std::size_t k) const {
+        std::size_t count = 1;
+        while (r + (count + 1) * k < rounds_.size() && alike(r, r + (count - 1) * k, k)) ++count;
+        return count;
+    }
+
+    // Are the k rounds after those at r the same operations on later clocks, or on clocks from before `first`?
+    bool alike(std::size_t first, std::size_t r, std::size_t k) const {
+        const Round &a = rounds_[r], &b = rounds_[r + k], &end = rounds_[r + 2 * k];
+        if (b.operation - a.operation != end.operation - b.operation) return false;
+        const Clock later = b.clock - a.clock;
+        for (std::size_t n = 0; n < b.operation - a.operation; ++n) {
+            const Operation &x = out_.operations_[a.operation + n], &y = out_.operations_[b.operation + n];
+            if (x.kind != y.kind || x.forwards != y.forwards || x.stage != y.stage || x.body != y.body ||
+                x.streams != y.streams || x.count != y.count || y.output - x.output != later)
+                return false;
+            for (std::size_t i = 0; i < x.count; ++i) {
+                const Clock in = out_.inputs_[x.inputs + i], next = out_.inputs_[y.inputs + i];
+                if (next - in != later && (next != in || in >= rounds_[first].clock)) return false;
+            }
+        }
+        return b.operation > a.operation;
+    }
+
+    void add_steady(std::size_t r, std::size_t k, std::size_t count) {
+        Timeline::Steady steady;
+        steady.begin = rounds_[r].operation;
+        steady.end = rounds_[r + k * count].operation;
+        steady.count = count;
+        steady.first_clock = rounds_[r].clock;
+        steady.clocks = rounds_[r + k].clock - rounds_[r].clock;
+        const Clock end = steady.first_clock + steady.clocks * static_cast<Clock>(count);
+        steady.reach = 1;
+        const std::size_t operations = (steady.end - steady.begin) / count;
+        std::int64_t forwards = 0, backwards = 0;  // through the first chunk
+        for (std::size_t n = steady.begin; n < out_.operations_.size(); ++n) {
+            const Operation& o = out_.operations_[n];
+            if (n < steady.begin + operations && o.kind != Kind::message && o.stage == 0 && o.body <= 1)
+                ++(o.body == 0 ? forwards : backwards);
+            const std::size_t period = std::min((n - steady.begin) / operations, count);
+            for (std::size_t i = 0; i < o.count; ++i) {
+                const Clock in = out_.inputs_[o.inputs + i];
+                if (in >= steady.first_clock && in < end)
+                    steady.reach = std::max(steady.reach, period - (in - steady.first_clock) / steady.clocks);
+            }
+        }
+        if (forwards == backwards) steady.microbatches = forwards;
+        if (steady.reach < count) out_.steady_.push_back(steady);
+    }
+
     std::uint32_t activity_;
     Timeline& out_;
+    std::vector<Round> rounds_;
+    std::vector<std::uint32_t> round_of_{0};  // by clock, before they are sorted
     std::vector<Walk> walks_;
     std::vector<Clock> inputs_;  // of the instruction at hand
     std::size_t gathers_ = 1;
@@ -261,82 +376,179 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
     t.data_exposed += Time{waited} - cost.kernels - cost.recompute - cost.tensor;
 }
 
+// later + n (later - earlier), part by part
+void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
+    for (Time StageTime::*part : {&StageTime::forward, &StageTime::backward, &StageTime::recompute,
+                                  &StageTime::tensor_exposed, &StageTime::data_exposed})
+        later.*part += (later.*part - earlier.*part) * n;
+}
+
 }  // namespace
 
-template <bool accounts>
-Time Timeline::walk(const StageBodies& bodies, const TimelineDurations& d, std::vector<std::int64_t>& clocks,
-                    std::vector<StageTime>* times) const {
-    clocks.assign(clocks_, 0);
-    std::int64_t step = 0;
-    for (const Operation& o : operations_) {
-        const std::uint32_t* in = inputs_.data() + o.inputs;
-        const auto latest = [&](std::size_t from, std::size_t to) {
-            std::int64_t t = 0;
-            for (std::size_t k = from; k < to; ++k) t = std::max(t, clocks[in[k]]);
-            return t;
-        };
+// Runs the operations.
+class Timeline::Walk {
+public:
+    Walk(const Timeline& timeline, const StageBodies& bodies, const TimelineDurations& durations,
+         std::vector<std::int64_t>& clocks, std::vector<StageTime>* times)
+        : t_(timeline), bodies_(bodies), d_(durations), clocks_(clocks), times_(times) {
+        clocks_.assign(t_.clocks_, 0);
+    }
+
+    template <bool accounts>
+    Time run(std::int64_t microbatches) {
+        std::size_t next = 0;
+        for (const Steady& steady : t_.steady_) {
+            take<accounts>(next, steady.begin);
+            const std::int64_t more = microbatches - t_.microbatches_;
+            repeat<accounts>(steady, more == 0 ? 0 : more / steady.microbatches);
+            next = steady.end;
+        }
+        take<accounts>(next, t_.operations_.size());
+        return Time{step_};
+    }
+
+private:
+    // The periods of a steady part that are written down, and `more` of the last.
+    template <bool accounts>
+    void repeat(const Steady& steady, std::int64_t more) {
+        const std::size_t operations = (steady.end - steady.begin) / steady.count, last = steady.count - 1;
+        std::int64_t* const first = clocks_.data() + steady.first_clock;
+        const std::int64_t periods = static_cast<std::int64_t>(steady.count) + more;
+        std::size_t alike = 0;  // periods in a row that are the one before plus `shift`
+        std::int64_t shift = -1;
+        std::vector<StageTime> before;
+        for (std::int64_t n = 0; n < periods; ++n) {
+            const std::size_t place = std::min(static_cast<std::size_t>(n), last);
+            // Beyond what is written down the last is run again, after all periods have moved back by one.
+            if (static_cast<std::size_t>(n) > last)
+                std::copy(first + steady.clocks, first + steady.count * steady.clocks, first);
+            if constexpr (accounts) before = *times_;
+            take<accounts>(steady.begin + place * operations, steady.begin + (place + 1) * operations);
+            if (place == 0) continue;
+            const std::int64_t by = constant_shift(first + place * steady.clocks, steady.clocks);
+            alike = by < 0 ? 0 : by == shift ? alike + 1 : 1;
+            shift = by;
+            if (alike < steady.reach) continue;
+            const std::int64_t left = periods - 1 - n;
+            if constexpr (accounts)
+                for (std::size_t s = 0; s < times_->size(); ++s) add_often((*times_)[s], before[s], left);
+            finish(steady, place, left, shift);
+            return;
+        }
+    }
+
+    // By how much every clock of a period is later than in the one before, or -1 if not all by the same.
+    static std::int64_t constant_shift(const std::int64_t* clocks, std::uint32_t count) {
+        const std::int64_t shift = clocks[0] - clocks[-static_cast<std::ptrdiff_t>(count)];
+        for (std::uint32_t c = 1; c < count; ++c)
+            if (clocks[c] - clocks[static_cast<std::ptrdiff_t>(c) - static_cast<std::ptrdiff_t>(count)] != shift)
+                return -1;
+        return shift;
+    }
+
+    // The clocks of the last periods, `left` of which come after the one at `place`.
+    void finish(const Steady& steady, std::size_t place, std::int64_t left, std::int64_t shift) {
+        std::int64_t* const first = clocks_.data() + steady.first_clock;
+        const std::vector<std::int64_t> now(first + place * steady.clocks, first + (place + 1) * steady.clocks);
+        for (std::size_t back = 0; back < steady.reach; ++back) {
+            std::int64_t* const period = first + (steady.count - 1 - back) * steady.clocks;
+            const std::int64_t later = (left - static_cast<std::int64_t>(back)) * shift;
+            for (std::size_t c = 0; c < now.size(); ++c) period[c] = now[c] + later;
+        }
+    }
+
+    template <bool accounts>
+    void take(std::size_t begin, std::size_t end) {
+        for (std::size_t n = begin; n < end; ++n) take<accounts>(t_.operations_[n]);
+    }
+
+    // The latest of an operation's inputs [from, to).
+    std::int64_t latest(const Operation& o, std::size_t from, std::size_t to) const {
+        const std::uint32_t* const in = t_.inputs_.data() + o.inputs;
+        std::int64_t t = 0;
+        for (std::size_t k = from; k < to; ++k) t = std::max(t, clocks_[in[k]]);
+        return t;
+    }
+
+    template <bool accounts>
+    void take(const Operation& o) {
         switch (o.kind) {
             case Kind::delay: {
-                const BodyCost& cost = *bodies[o.stage][o.body];
-                clocks[o.output] = latest(0, o.count) + cost.exit[0][0];
-                if constexpr (accounts) account_body((*times)[o.stage], false, o.forwards, cost, cost.exit[0][0]);
+                const BodyCost& cost = *bodies_[o.stage][o.body];
+                clocks_[o.output] = latest(o, 0, o.count) + cost.exit[0][0];
+                if constexpr (accounts) account_body((*times_)[o.stage], false, o.forwards, cost, cost.exit[0][0]);
                 break;
             }
             case Kind::optimizer:
-            case Kind::body: {
-                const BodyCost& cost = *bodies[o.stage][o.body];
-                std::array<Time, body_ports> entry;
-                for (std::size_t s = 0; s < body_streams; ++s) entry[s] = Time{clocks[in[s]]};
-                entry[body_streams] = Time{latest(body_streams, o.count)};
-                const auto exit = cost.apply(entry);
-                for (std::size_t s = 0; s < body_streams; ++s) clocks[o.output + s] = exit[s].value;
-                if constexpr (accounts) {
-                    StageTime& t = (*times)[o.stage];
-                    const bool optimizer = o.kind == Kind::optimizer;
-                    account_body(t, optimizer, o.forwards, cost,
-                                 (exit[0] - std::max(entry[0], entry[body_streams])).value);
-                    // It waits for this stage's gradients, and last for those of a tied embedding.
-                    if (optimizer)
-                        t.data_exposed += std::max(Time{}, Time{latest(body_streams, o.count - 1U)} - entry[0]);
-                }
-                break;
-            }
-            case Kind::message:
-                clocks[o.output] = latest(0, o.count) + (o.forwards ? d.next : d.previous)[o.stage].value;
-                break;
+            case Kind::body: take_body<accounts>(o); break;
+            case Kind::message: complete(o, (o.forwards ? d_.next : d_.previous)[o.stage]); break;
             case Kind::clear_loss:
-                clocks[o.output] = latest(0, o.count) + d.clear_loss.value;
-                if constexpr (accounts) (*times)[o.stage].forward += d.clear_loss;
+                complete(o, d_.clear_loss);
+                if constexpr (accounts) (*times_)[o.stage].forward += d_.clear_loss;
                 break;
-            case Kind::reduce_loss: clocks[o.output] = latest(0, o.count) + d.reduce_loss.value; break;
-            case Kind::reduce_tied: clocks[o.output] = latest(0, o.count) + d.reduce_tied.value; break;
-            case Kind::end: {
-                const std::int64_t end = clocks[o.output] = latest(0, o.count);
-                step = std::max(step, end);
-                if constexpr (accounts) {
-                    StageTime& t = (*times)[o.stage];
-                    t.step = Time{end};
-                    // What is left to wait for after the optimizer's own kernels: gathers, or messages.
-                    t.data_exposed += Time{latest(0, o.streams) - clocks[in[0]]};
-                    t.pipeline_exposed =
-                        t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
-                }
-            }
+            case Kind::reduce_loss: complete(o, d_.reduce_loss); break;
+            case Kind::reduce_tied: complete(o, d_.reduce_tied); break;
+            case Kind::end:
+                complete(o, Time{});
+                step_ = std::max(step_, clocks_[o.output]);
+                if constexpr (accounts) account_end(o);
         }
     }
-    return Time{step};
+
+    void complete(const Operation& o, Time duration) { clocks_[o.output] = latest(o, 0, o.count) + duration.value; }
+
+    template <bool accounts>
+    void take_body(const Operation& o) {
+        const BodyCost& cost = *bodies_[o.stage][o.body];
+        const std::uint32_t* const in = t_.inputs_.data() + o.inputs;
+        std::array<Time, body_ports> entry;
+        for (std::size_t s = 0; s < body_streams; ++s) entry[s] = Time{clocks_[in[s]]};
+        entry[body_streams] = Time{latest(o, body_streams, o.count)};
+        const auto exit = cost.apply(entry);
+        for (std::size_t s = 0; s < body_streams; ++s) clocks_[o.output + s] = exit[s].value;
+        if constexpr (accounts) {
+            const bool optimizer = o.kind == Kind::optimizer;
+            StageTime& t = (*times_)[o.stage];
+            account_body(t, optimizer, o.forwards, cost, (exit[0] - std::max(entry[0], entry[body_streams])).value);
+            // It waits for this stage's gradients, and last for those of a tied embedding.
+            if (optimizer) t.data_exposed += std::max(Time{}, Time{latest(o, body_streams, o.count - 1U)} - entry[0]);
+        }
+    }
+
+    void account_end(const Operation& o) {
+        StageTime& t = (*times_)[o.stage];
+        t.step = Time{clocks_[o.output]};
+        // What is left to wait for after the optimizer's own kernels: gathers, or messages.
+        t.data_exposed += Time{latest(o, 0, o.streams) - latest(o, 0, 1)};
+        t.pipeline_exposed =
+            t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
+    }
+
+    const Timeline& t_;
+    const StageBodies& bodies_;
+    const TimelineDurations& d_;
+    std::vector<std::int64_t>& clocks_;
+    std::vector<StageTime>* times_;
+    std::int64_t step_ = 0;
+};
+
+bool Timeline::serves(std::int64_t microbatches) const {
+    const std::int64_t more = microbatches - microbatches_;
+    const std::int64_t each = steady_.size() == 1 ? steady_.front().microbatches : 0;
+    return more == 0 || (more > 0 && each > 0 && more % each == 0);
 }
 
-Time Timeline::step(const StageBodies& bodies, const TimelineDurations& durations,
+Time Timeline::step(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches,
                     std::vector<std::int64_t>& clocks) const {
-    return walk<false>(bodies, durations, clocks, nullptr);
+    return Walk(*this, bodies, durations, clocks, nullptr).run<false>(microbatches);
 }
 
-Estimate Timeline::run(const StageBodies& bodies, const TimelineDurations& durations) const {
+Estimate Timeline::run(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) const {
+    FORETRAIN_CHECK(serves(microbatches), "another number of microbatches");
     Estimate e;
     e.times.resize(stages_);
     std::vector<std::int64_t> clocks;
-    e.step = walk<true>(bodies, durations, clocks, &e.times);
+    e.step = Walk(*this, bodies, durations, clocks, &e.times).run<true>(microbatches);
     return e;
 }
 

@@ -3,11 +3,15 @@
 // bodies work on more than the compute stream), not on any duration, so that a sweep makes it once for
 // thousands of plans; running it takes a few nanoseconds an operation.
 //
+// In the steady part of a schedule the same operations come again and again. Once all clocks of a period
+// are those of the period before plus one constant, so are all that follow: what is left is skipped,
+// exactly. And since periods repeat, a timeline of few microbatches serves every larger number.
+//
 // Streams run in order, a body is a max-plus map (sim/body_cost.h), the two sides of a message and of
 // a reduction between the first and the last stage begin when both are ready.
 //
 //   Timeline timeline(skeleton, activity_of(bodies));
-//   Estimate e = timeline.run(bodies, durations);     // bodies of each stage, as Instruction::body counts them
+//   Estimate e = timeline.run(bodies, durations, skeleton.microbatches);
 #pragma once
 
 #include <cstdint>
@@ -20,7 +24,7 @@
 
 namespace foretrain {
 
-// Body costs of each stage.
+// Body costs of each stage, as Instruction::body counts them.
 using StageBodies = std::vector<std::vector<const BodyCost*>>;
 
 struct Estimate {
@@ -44,9 +48,13 @@ class Timeline {
 public:
     Timeline(const Skeleton& skeleton, std::uint32_t activity);
 
-    // The end of the step alone, and with what each stage spends its time on.
-    Time step(const StageBodies& bodies, const TimelineDurations& durations, std::vector<std::int64_t>& clocks) const;
-    Estimate run(const StageBodies& bodies, const TimelineDurations& durations) const;
+    // The timeline serves its skeleton's number of microbatches, and larger ones as far as its periods allow.
+    bool serves(std::int64_t microbatches) const;
+
+    // The end of the step alone (`clocks` is room to work in), and with what each stage spends its time on.
+    Time step(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches,
+              std::vector<std::int64_t>& clocks) const;
+    Estimate run(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) const;
 
     std::size_t operations() const { return operations_.size(); }
 
@@ -65,14 +73,24 @@ private:
         std::uint32_t output = 0;  // clock that it sets, of a body one for each stream
     };
 
-    template <bool accounts>
-    Time walk(const StageBodies& bodies, const TimelineDurations& durations, std::vector<std::int64_t>& clocks,
-              std::vector<StageTime>* times) const;
+    // Operations [begin, end) are `count` periods; each sets `clocks` clocks from first_clock on, and nothing
+    // in it or after them looks further back than `reach` periods.
+    struct Steady {
+        std::size_t begin = 0, end = 0;
+        std::size_t count = 0;
+        std::uint32_t first_clock = 0, clocks = 0;
+        std::size_t reach = 0;
+        std::int64_t microbatches = 0;  // that a period takes both ways; 0: of one way, for which no more can follow
+    };
+
+    class Walk;
 
     std::vector<Operation> operations_;
     std::vector<std::uint32_t> inputs_;
     std::uint32_t clocks_ = 1;  // clock 0 stays at 0: the beginning of the step
     std::size_t stages_ = 0;
+    std::int64_t microbatches_ = 0;
+    std::vector<Steady> steady_;
 };
 
 }  // namespace foretrain
