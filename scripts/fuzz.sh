@@ -112,7 +112,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$build/corpus/$target"
     status=0
     "$build/tests/fuzz/fuzz_$target" "$build/corpus/$target" "$build/seeds/$target" "${limit[@]}" -dict="$build/words.dict" \
-        -artifact_prefix="$build/findings/$target-" -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=512 -max_len=8192 \
+        -artifact_prefix="$build/findings/$target-" -entropic=0 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=512 -max_len=8192 \
         -print_final_stats=1 -verbosity=1 >"$build/$target.log" 2>&1 || status=$?
     if [[ $status -ne 0 ]]; then
         tail -n 60 "$build/$target.log" >&2
