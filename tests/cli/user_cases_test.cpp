@@ -70,6 +70,10 @@ constexpr const char* qwen3_small = R"({"model_type": "qwen3", "hidden_size": 10
 constexpr const char* mixtral = R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "num_local_experts": 8})";
 
+constexpr const char* forty_layers = R"({"layers": 40, "hidden_size": 512, "attention_heads": 8, "vocab_size": 1024})";
+constexpr const char* nine_layers = R"({"layers": 9, "hidden_size": 512, "attention_heads": 8, "vocab_size": 1024})";
+constexpr const char* twelve_layers = R"({"layers": 12, "hidden_size": 512, "attention_heads": 8, "vocab_size": 1024})";
+
 Arguments batch(const char* global, const char* micro, const char* gpus, const Arguments& further = {}) {
     Arguments a{"--global-batch-size", global, "--micro-batch-size", micro, "--gpus", gpus, "--sequence-length", "512"};
     a.insert(a.end(), further.begin(), further.end());
@@ -201,6 +205,45 @@ const std::vector<UserCase> ranks{
      {"--framework: found \"deepspeed\"; expected one of foretrain, megatron-lm"}},
 };
 
+const std::vector<UserCase> stages{
+    {"C011",
+     "40 layers in 8 x 2 chunks: none is left out",
+     forty_layers,
+     batch("16", "1", "8", {"--pipeline", "8", "--virtual-pipeline", "2"}),
+     answer_is_no,
+     {"virtual_pipeline = 2 on 8 stages", "must divide layers = 40", "allowed: 1, 5"}},
+    {"C011b",
+     "in 8 x 5",
+     forty_layers,
+     batch("16", "1", "8", {"--pipeline", "8", "--virtual-pipeline", "5"}),
+     done,
+     {"pp 8 v 5"}},
+    {"C012",
+     "6 + 14 x 2 + 6 = 40",
+     forty_layers,
+     batch("16", "1", "16", {"--pipeline", "16", "--first-stage-layers", "6", "--last-stage-layers", "6"}),
+     done,
+     {"pp 16", "first 6 last 6"}},
+    {"C012b",
+     "5 + 14 x ? + 6",
+     forty_layers,
+     batch("16", "1", "16", {"--pipeline", "16", "--first-stage-layers", "5", "--last-stage-layers", "6"}),
+     answer_is_no,
+     {"14 other stages", "29 of 40"}},
+    {"C014",
+     "2, 3, 3, 1",
+     nine_layers,
+     batch("16", "1", "4", {"--pipeline", "4", "--first-stage-layers", "2", "--last-stage-layers", "1"}),
+     done,
+     {"first 2 last 1"}},
+    {"C017",
+     "3 microbatches interleaved on 6 stages, in plain words",
+     twelve_layers,
+     batch("3", "1", "6", {"--pipeline", "6", "--virtual-pipeline", "2"}),
+     answer_is_no,
+     {"with 3 microbatches on pipeline = 6 stages", "at least as many microbatches as stages: 3 < 6", "try"}},
+};
+
 const std::vector<UserCase> vocabularies{
     {"C008", "50257 rows on 8 data ranks", "gpt2", batch("8", "1", "8"), done, {"vocabulary 50257, padded to 50304"}},
     {"C008b",
@@ -258,6 +301,7 @@ TEST_P(UserCases, AreAnswered) {
 
 INSTANTIATE_TEST_SUITE_P(Batches, UserCases, ::testing::ValuesIn(batches));
 INSTANTIATE_TEST_SUITE_P(Ranks, UserCases, ::testing::ValuesIn(ranks));
+INSTANTIATE_TEST_SUITE_P(Stages, UserCases, ::testing::ValuesIn(stages));
 INSTANTIATE_TEST_SUITE_P(Vocabularies, UserCases, ::testing::ValuesIn(vocabularies));
 INSTANTIATE_TEST_SUITE_P(Files, UserCases, ::testing::ValuesIn(files));
 
