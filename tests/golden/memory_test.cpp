@@ -84,7 +84,7 @@ constexpr std::size_t first = 0, middle = 1, last = 2;
 constexpr std::int64_t layers = L / 3;  // of a stage
 
 std::int64_t slot(const Skeleton& skeleton, std::size_t stage) {
-    return skeleton.stages[stage].stage->slot_bytes.value;
+    return skeleton.stages[stage].chunks[0].stage->slot_bytes.value;
 }
 
 std::map<std::string, std::int64_t> saved_bytes(const Stage& stage) {
@@ -95,7 +95,7 @@ std::map<std::string, std::int64_t> saved_bytes(const Stage& stage) {
 
 TEST(GoldenActivations, EveryTensorOfALayerByName) {
     const Skeleton skeleton = three_stages({});
-    const std::map<std::string, std::int64_t> saved = saved_bytes(*skeleton.stages[middle].stage);
+    const std::map<std::string, std::int64_t> saved = saved_bytes(*skeleton.stages[middle].chunks[0].stage);
     const std::map<std::string, std::int64_t> layer1{
         {"layer1.x", 2 * h * T},     {"layer1.norm1", 2 * h * T},   {"layer1.qkv", 6 * h * T},
         {"layer1.lse", 4 * a * T},   {"layer1.context", 2 * h * T}, {"layer1.y", 2 * h * T},
@@ -157,8 +157,8 @@ TEST(GoldenActivations, MicrobatchesInFlight) {
     const Skeleton skeleton = three_stages({});
     const Skeleton gpipe = three_stages({.schedule = Schedule::gpipe});
     for (std::size_t r = 0; r < 3; ++r) {
-        EXPECT_EQ(skeleton.stages[r].slots, 3 - static_cast<std::int64_t>(r));
-        EXPECT_EQ(gpipe.stages[r].slots, 8);
+        EXPECT_EQ(skeleton.stages[r].chunks[0].slots, 3 - static_cast<std::int64_t>(r));
+        EXPECT_EQ(gpipe.stages[r].chunks[0].slots, 8);
         const auto activations = static_cast<std::size_t>(Region::activations);
         EXPECT_EQ(skeleton.stages[r].region_bytes[activations].value,
                   (3 - static_cast<std::int64_t>(r)) * slot(skeleton, r));
