@@ -9,9 +9,10 @@ namespace foretrain {
 namespace {
 
 // Messages run between stages and a tied embedding is synchronised between stages: both are
-// what the pipeline costs.
+// what the pipeline costs. What replicas exchange is what data parallelism costs.
 std::string axis_of(const std::string& wire_key) {
     const std::string axis = wire_key.substr(0, wire_key.find('.'));
+    if (axis == name_of(Axis::replica)) return "data";
     for (const char* known : {"tensor", "data", "context", "expert"})
         if (axis == known) return axis;
     return "pipeline";
@@ -25,6 +26,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"recompute", "recompute", "", t.recompute},
             {"optimizer", "optimizer", "", t.optimizer},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
+            {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"pipeline_exposed", "pipeline exposed", "bubble and messages", t.pipeline_exposed}};
 }
