@@ -45,6 +45,16 @@ std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candida
     return best;
 }
 
+std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candidates) {
+    std::int64_t below = 0, above = 0;
+    for (std::int64_t c : candidates) {
+        if (c <= x) below = c;
+        if (c > x && above == 0) above = c;
+    }
+    if (below == 0 || above == 0) return std::to_string(std::max(below, above));
+    return fmt::format("{} or {}", below, above);
+}
+
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
                       std::int64_t also) {
     const std::vector<std::int64_t> allowed = small_divisors(n);
@@ -53,7 +63,7 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
             .found = std::to_string(found),
             .rule = fmt::format("must divide {} = {}", of, n),
             .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
-            .suggestion = std::to_string(nearest_of(found, small_divisors(std::gcd(n, also))))};
+            .suggestion = neighbours_of(found, small_divisors(std::gcd(n, also)))};
 }
 
 }  // namespace check_rules
@@ -117,10 +127,10 @@ void check_sizes(const Plan& plan, Rejections& out) {
 // What would overflow the 64-bit counts of bytes, operations and picoseconds further on. In floating
 // point, which only loses digits.
 void check_magnitude(const Plan& plan, Rejections& out) {
-    constexpr double most_values = 1e17;  // of one microbatch, at 8 bytes each
-    constexpr double most_seconds = 1e5;  // of a step at peak rate; clocks reach a hundred times as far
-    constexpr double most_microbatches = 1 << 20;
-    constexpr double most_passes = 1 << 20;  // each is a few kB to whoever orders them
+    constexpr double most_values = 1e17;     // of one microbatch, at 8 bytes each
+    constexpr double most_seconds = 1e5;     // of a step at peak rate; clocks reach a hundred times as far
+    constexpr double most_passes = 1 << 18;  // each is two kB to whoever orders them: half a GB
+    constexpr double most_microbatches = most_passes;
     const auto d = [](std::int64_t x) { return static_cast<double>(x); };
     const auto refuse = [&](const char* reason, const char* field, std::string found, std::string rule) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
@@ -185,12 +195,14 @@ void check_world(const Plan& plan, Rejections& out) {
                               .found = text_of(model_ranks),
                               .rule = fmt::format("must divide the cluster's {} devices", devices),
                               .suggestion = ranks_that_divide(plan)});
-    out.push_back({.reason = "world_equals_devices",
-                   .field = "parallelism.data",
-                   .found = fmt::format("tensor {}{} x pipeline {} x data {} = {}", p.tensor, context, p.pipeline,
-                                        p.data, text_of(world)),
-                   .rule = fmt::format("must equal the cluster's {} devices", devices),
-                   .suggestion = fmt::format("data {}", devices / *model_ranks)});
+    out.push_back(
+        {.reason = "world_equals_devices",
+         .field = "parallelism.data",
+         .found = fmt::format("tensor {}{} x pipeline {} x data {} = {}", p.tensor, context, p.pipeline, p.data,
+                              text_of(world)),
+         .rule = fmt::format("must equal the cluster's {} devices: each has one place on every axis, so they multiply",
+                             devices),
+         .suggestion = fmt::format("data {}", devices / *model_ranks)});
 }
 
 void check_tensor(const Plan& plan, Rejections& out) {
@@ -227,19 +239,27 @@ void check_sequence(const Plan& plan, Rejections& out) {
                                   "sequence_length (sequence_parallel)", s));
 }
 
+// global batch = micro-batch x data ranks x microbatches that each accumulates.
 void check_batch(const Plan& plan, Rejections& out) {
     const std::int64_t batch = plan.training.global_batch_size;
     const Parallelism& p = plan.parallelism;
     const std::optional<std::int64_t> round = product({p.micro_batch_size, p.data});
     if (round && batch % *round == 0) return;
-    out.push_back({.reason = "batch_divides",
-                   .field = "training.global_batch_size",
-                   .found = std::to_string(batch),
-                   .rule = fmt::format("must be a multiple of micro_batch_size {} x data {} = {}", p.micro_batch_size,
-                                       p.data, text_of(round)),
-                   .suggestion = round && *round <= largest
-                                     ? std::to_string(std::max<std::int64_t>(batch / *round, 1) * *round)
-                                     : ""});
+    Rejection r{.reason = "batch_divides",
+                .field = "training.global_batch_size",
+                .found = std::to_string(batch),
+                .rule = fmt::format("must be micro_batch_size {} x data {} x a whole number of microbatches",
+                                    p.micro_batch_size, p.data)};
+    if (round && *round <= largest) {
+        r.allowed = fmt::format("multiples of {}", *round);
+        const std::int64_t below = batch / *round * *round;
+        r.suggestion = below == 0 ? std::to_string(*round) : fmt::format("{} or {}", below, below + *round);
+    }
+    // Where the data ranks do divide the batch, another micro-batch is the smaller change.
+    if (batch % p.data == 0)
+        r.suggestion += fmt::format("{}micro_batch_size {}", r.suggestion.empty() ? "" : ", or ",
+                                    neighbours_of(p.micro_batch_size, small_divisors(batch / p.data)));
+    out.push_back(std::move(r));
 }
 
 void check_recompute(const Plan& plan, Rejections& out) {

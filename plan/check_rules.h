@@ -27,6 +27,8 @@ std::int64_t devices_beside_context(const Plan& plan);
 std::vector<std::int64_t> small_divisors(std::int64_t n);
 // The one nearest to x. There must be one.
 std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candidates);
+// The candidates around x, "2 or 4"; one where x lies beyond them. They are ascending, and not none.
+std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candidates);
 
 // "must divide `of` = n". `also`: what the suggestion must divide besides n.
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,

@@ -28,4 +28,8 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
 
 double tokens_per_second_per_device(const Prediction& prediction);
 
+// Rows of the embedding and the head as the framework pads them: what the memory is counted for. The
+// prediction must have one: a refused plan's padding may be the reason.
+std::int64_t padded_vocabulary(const Prediction& prediction);
+
 }  // namespace foretrain

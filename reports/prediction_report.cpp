@@ -97,7 +97,9 @@ std::string heading(const Prediction& p) {
     s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
     if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
-    return s + "\n";
+    s += "\n";
+    if (p.memory.empty() || padded_vocabulary(p) == plan.model.vocab_size) return s;
+    return s + fmt::format("  vocabulary {}, padded to {}\n", plan.model.vocab_size, padded_vocabulary(p));
 }
 
 }  // namespace
