@@ -4,27 +4,46 @@
 
 namespace foretrain {
 
-namespace {
-
 // Messages run between stages and a tied embedding is synchronised between stages: both are
 // what the pipeline costs.
-std::string axis_of(const std::string& wire_key) {
-    const std::string axis = wire_key.substr(0, wire_key.find('.'));
+std::string axis_of_group(const std::string& group) {
     for (const char* known : {"tensor", "data", "context", "expert"})
-        if (axis == known) return axis;
+        if (group == known) return group;
     return "pipeline";
 }
 
-}  // namespace
-
 std::vector<TimePart> breakdown(const StageTime& t) {
-    return {{"forward", "forward", "", t.forward},
-            {"backward", "backward", "", t.backward},
+    return {{"gemm", "gemm", "matrix products of the layers", t.gemm},
+            {"attention", "attention", "", t.attention},
+            {"head", "head and loss", "all its kernels", t.head},
+            {"other_kernels", "other kernels", "norms, activations, embedding, ...", t.other_kernels()},
             {"recompute", "recompute", "", t.recompute},
             {"optimizer", "optimizer", "", t.optimizer},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
-            {"pipeline_exposed", "pipeline exposed", "bubble and messages", t.pipeline_exposed}};
+            {"pipeline_exposed", "pipeline exposed", "waits for messages between stages", t.messages()},
+            {"bubble", "bubble", "waits for other stages' passes", t.bubble}};
+}
+
+std::vector<TimePart> by_pass(const StageTime& t) {
+    return {{"forward", "forward", "", t.forward}, {"backward", "backward", "recompute apart", t.backward}};
+}
+
+std::vector<SentBytes> communication_by_collective(const Prediction& prediction) {
+    std::vector<SentBytes> most;
+    for (const WireCount& stage : prediction.wire)
+        for (const auto& [key, bytes] : stage) {
+            const std::size_t dot = key.find('.');
+            const SentBytes sent{key.substr(0, dot), key.substr(dot + 1), bytes};
+            const auto known = std::find_if(most.begin(), most.end(), [&](const SentBytes& s) {
+                return s.group == sent.group && s.collective == sent.collective;
+            });
+            if (known == most.end())
+                most.push_back(sent);
+            else
+                known->bytes = std::max(known->bytes, bytes);
+        }
+    return most;
 }
 
 std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Prediction& prediction) {
@@ -34,7 +53,7 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
         for (auto& [axis, bytes] : most) {
             Bytes sum;
             for (const auto& [key, sent] : stage)
-                if (axis_of(key) == axis) sum += sent;
+                if (axis_of_group(key.substr(0, key.find('.'))) == axis) sum += sent;
             bytes = std::max(bytes, sum);
         }
     }

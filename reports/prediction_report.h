@@ -35,9 +35,4 @@ std::string memory_table(const Prediction& prediction);  // stage by role, and w
 std::string memory_unit(const Prediction& prediction);   // of that table: "GiB", or "MiB" for a small plan
 std::string plan_line(const Plan& plan);                 // "gpt2 on dgx-h100, 8 GPUs: tp 2 ..."
 
-// Whether a plan's largest stage has room: "tight" is less than a twentieth of the device to spare.
-enum class Fit : std::uint8_t { fits, tight, out_of_memory };
-Fit fit_of(const Prediction& prediction);
-std::string_view name_of(Fit fit);
-
 }  // namespace foretrain

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "sim/live_peak.h"
 
 namespace foretrain {
 
@@ -165,6 +166,11 @@ private:
                         const std::array<Time, body_ports>& entry, Time exit) {
         const bool step = i.kind == InstructionKind::optimizer_step;
         (step ? t.optimizer : i.kind == InstructionKind::forward_chunk ? t.forward : t.backward) += cost.kernels;
+        if (!step) {
+            t.gemm += cost.gemm;
+            t.attention += cost.attention;
+            t.head += cost.head;
+        }
         t.recompute += cost.recompute;
         t.tensor_exposed += cost.tensor;
         // Inside a pass the compute stream idles for nothing but gathers and reductions.
@@ -216,6 +222,11 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 
 Estimate Estimator::estimate() const { return Fold(skeleton_, cost_, bodies_).run(); }
 
+Estimate Estimator::estimate_with_free_messages() const {
+    const CostModel free = cost_.with_free_messages();
+    return Fold(skeleton_, free, bodies_).run();
+}
+
 Estimator::StageBusy Estimator::busy(std::size_t s) const {
     const Stage& stage = *skeleton_.stages[s].stage;
     const auto of = [&](std::int32_t body) { return bodies_[s][at(body)].busy; };
@@ -260,21 +271,8 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        Bytes live;
-        Bytes peak;
-        const Bytes message{stage.stage->boundary_elements * size_of(skeleton_.context.types.weight)};
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
-            if (i.kind == InstructionKind::alloc) live += message;
-            if (i.kind == InstructionKind::free) live -= message;
-            if (i.body >= 0) {
-                const Body& body = stage.stage->bodies[at(i.body)];
-                peak = std::max(peak, live + body.live_peak);
-                live += body.live_net;
-            }
-            peak = std::max(peak, live);
-        }
-        m.live_peak = peak + m.weights + m.gradients + m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = live_peak(skeleton_, s, code).bytes + m.weights + m.gradients + m.optimizer +
+                      region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;

@@ -28,6 +28,8 @@ public:
 
     Time bound() const;
     Estimate estimate() const;
+    // The same if what runs between stages took no time: what it is shorter by is what messages cost.
+    Estimate estimate_with_free_messages() const;
 
     // Exact, in closed form: no clock is needed.
     std::vector<StageMemory> memory() const;  // without what is reserved outside

@@ -9,6 +9,7 @@
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
 #include "sim/flops.h"
+#include "sim/live_peak.h"
 #include "sim/simulator.h"
 
 namespace foretrain {
@@ -43,6 +44,22 @@ std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMem
              .suggestion = "more tensor, pipeline or ZeRO sharding, recompute, or a smaller micro-batch"}};
 }
 
+namespace {
+
+// Of the time in which a stage waits for others, messages cost what its step would be shorter by without
+// them; the rest is the bubble: it would wait even so.
+void tell_bubble(Prediction& p, const Estimator& estimator) {
+    if (p.times.size() == 1) return;
+    const Estimate free = estimator.estimate_with_free_messages();
+    for (std::size_t s = 0; s < p.times.size(); ++s) {
+        StageTime& t = p.times[s];
+        const Time messages = std::clamp(t.step - free.times[s].step, Time{}, t.pipeline_exposed);
+        t.bubble = t.pipeline_exposed - messages;
+    }
+}
+
+}  // namespace
+
 Prediction estimate(const Plan& plan) {
     Prediction p;
     p.plan = plan;
@@ -57,6 +74,8 @@ Prediction estimate(const Plan& plan) {
     Estimate e = estimator.estimate();
     p.step = e.step;
     p.times = std::move(e.times);
+    tell_bubble(p, estimator);
+    for (std::size_t s = 0; s < p.memory.size(); ++s) p.peaks.push_back(moment_of(skeleton, s));
     p.wire = estimator.wire();
     const Training& t = plan.training;
     const ModelFlops flops = model_flops(plan.model, static_cast<double>(t.global_batch_size * t.sequence_length),

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "plan/check.h"
 #include "plan/plan.h"
 #include "plan/program/trace.h"
+#include "plan/program/training_cost.h"
 
 namespace foretrain {
 
@@ -41,19 +44,35 @@ struct StageTime {
     Time tensor_exposed;    // compute waits for tensor-parallel collectives
     Time data_exposed;      // ... for gradient reduction and parameter gathers
     Time pipeline_exposed;  // the rest: bubble and messages
+
+    Time gemm, attention, head;  // of forward and backward; `head` with its loss, whatever runs in it
+    Time bubble;                 // of pipeline_exposed: what is left of it if messages took no time
+    Time other_kernels() const { return forward + backward - gemm - attention - head; }
+    Time messages() const { return pipeline_exposed - bubble; }
 };
+
+// When a stage's live peak is reached, in the order in which the host issues.
+struct PeakMoment {
+    std::string pass;             // "forward", "backward", "optimizer step", "message"; empty: nothing runs
+    std::int64_t microbatch = 0;  // from 0; -1: of the whole step
+    std::int64_t in_flight = 0;   // microbatches whose forward pass has begun and whose backward pass has not ended
+    std::string section;          // where in the model, "layer3.attention"; may be empty
+};
+std::string text(const PeakMoment& moment);  // "backward pass of microbatch 3, in layer3.attention; 4 in flight"
 
 struct Prediction {
     Plan plan;
-    std::vector<Rejection> rejections;  // not empty: nothing else is meaningful but what it names
-    Time step;                          // the slowest rank
-    std::vector<StageTime> times;       // by stage
-    std::vector<StageMemory> memory;    // by stage
-    std::vector<WireCount> wire;        // by stage: bytes sent by its first rank in one step
-    Bytes capacity;                     // of a device
-    double model_flops = 0;             // of the step, all ranks, attention in full, no recompute
-    double model_flops_causal = 0;      // attention by half
-    double hardware_flops = 0;          // executed, recompute included, attention in full
+    std::vector<Rejection> rejections;     // not empty: nothing else is meaningful but what it names
+    Time step;                             // the slowest rank
+    std::vector<StageTime> times;          // by stage
+    std::vector<StageMemory> memory;       // by stage
+    std::vector<PeakMoment> peaks;         // by stage: when its live peak is reached
+    std::vector<WireCount> wire;           // by stage: bytes sent by its first rank in one step
+    Bytes capacity;                        // of a device
+    double model_flops = 0;                // of the step, all ranks, attention in full, no recompute
+    double model_flops_causal = 0;         // attention by half
+    double hardware_flops = 0;             // executed, recompute included, attention in full
+    std::optional<TrainingCost> training;  // of a whole training, if a number of tokens was given
 
     bool feasible() const { return rejections.empty(); }
     std::int64_t slowest_stage() const;
@@ -65,6 +84,21 @@ struct Prediction {
     double hfu() const;
     double model_tflops_per_device() const;
 };
+
+// Whether the largest stage has room. Tight is less than a twentieth of the device to spare: so close to
+// full, caching allocators begin to free and fetch again (measured runs lose 11 to 13 %, once half of
+// their speed), and what a framework's own allocator adds is known to 2 % at best, 10 % commonly.
+enum class Fit : std::uint8_t { fits, tight, out_of_memory };
+std::string_view name_of(Fit fit);
+
+struct MemoryVerdict {
+    Fit fit = Fit::fits;
+    Bytes margin;             // capacity less the largest stage's total; below zero: what is missing
+    double margin_share = 0;  // of the capacity
+};
+constexpr double tight_below = 0.05;  // of the capacity to spare
+MemoryVerdict verdict_of(const Prediction& prediction);
+inline Fit fit_of(const Prediction& prediction) { return verdict_of(prediction).fit; }
 
 struct RejectionCount {
     std::int64_t count = 0;

@@ -1,0 +1,79 @@
+#include "sim/live_peak.h"
+
+#include <set>
+
+namespace foretrain {
+
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+const char* pass_name(InstructionKind kind) {
+    switch (kind) {
+        case InstructionKind::forward_chunk: return "forward";
+        case InstructionKind::backward_chunk: return "backward";
+        case InstructionKind::optimizer_step: return "optimizer step";
+        default: return "message";
+    }
+}
+
+// The section of the body's instruction that brings what lives above the entry to its peak.
+std::string peak_section(const Body& body, const Stage& stage, std::int64_t first_layer) {
+    Bytes live;
+    for (const Instruction& i : body.code) {
+        const bool begins = i.kind == InstructionKind::alloc;
+        if (!begins && i.kind != InstructionKind::free) continue;
+        const Bytes bytes = body.buffers[at(i.operand[0])].bytes();
+        live += begins ? bytes : Bytes{-bytes.value};
+        if (begins && live == body.live_peak && i.section >= 0) return text(stage.sections[at(i.section)], first_layer);
+    }
+    return "";
+}
+
+}  // namespace
+
+LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& code) {
+    const Stage& s = *skeleton.stages[stage].stage;
+    const Bytes message{s.boundary_elements * size_of(skeleton.context.types.weight)};
+    LivePeak peak;
+    Bytes live;
+    const auto reach = [&](Bytes now, std::size_t n) {
+        if (now > peak.bytes) peak = {now, n};
+    };
+    unroll_stage(skeleton, stage, code);
+    for (std::size_t n = 0; n < code.size(); ++n) {
+        const Instruction& i = code[n];
+        if (i.kind == InstructionKind::alloc) live += message;
+        if (i.kind == InstructionKind::free) live -= message;
+        if (i.body >= 0) {
+            const Body& body = s.bodies[at(i.body)];
+            reach(live + body.live_peak, n);
+            live += body.live_net;
+        }
+        reach(live, n);
+    }
+    return peak;
+}
+
+PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage) {
+    std::vector<Instruction> code;
+    const LivePeak peak = live_peak(skeleton, stage, code);
+    if (peak.bytes.value == 0) return {};
+    const Instruction& i = code[peak.instruction];
+    PeakMoment moment;
+    moment.pass = pass_name(i.kind);
+    moment.microbatch = i.microbatch;
+    // A chunk's pass of a microbatch is in flight from its forward pass until its backward pass is over.
+    std::set<std::pair<std::int16_t, std::int32_t>> begun;
+    for (std::size_t n = 0; n <= peak.instruction; ++n) {
+        if (code[n].kind == InstructionKind::forward_chunk) begun.insert({code[n].chunk, code[n].microbatch});
+        if (code[n].kind == InstructionKind::backward_chunk && n < peak.instruction)
+            begun.erase({code[n].chunk, code[n].microbatch});
+    }
+    moment.in_flight = static_cast<std::int64_t>(begun.size());
+    const StageSkeleton& s = skeleton.stages[stage];
+    if (i.body >= 0) moment.section = peak_section(s.stage->bodies[at(i.body)], *s.stage, s.first_layer);
+    return moment;
+}
+
+}  // namespace foretrain
