@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "plan/check.h"
 #include "plan/plan.h"
+#include "plan/program/advice.h"
 #include "plan/program/trace.h"
 #include "plan/program/training_cost.h"
 
@@ -73,6 +74,7 @@ struct Prediction {
     double model_flops_causal = 0;         // attention by half
     double hardware_flops = 0;             // executed, recompute included, attention in full
     std::optional<TrainingCost> training;  // of a whole training, if a number of tokens was given
+    std::vector<NearestChange> nearest;    // of a plan that does not fit: the nearest that does, first
 
     bool feasible() const { return rejections.empty(); }
     std::int64_t slowest_stage() const;
@@ -116,6 +118,30 @@ struct SweepResult {
     std::vector<Prediction> best;                // fastest first; ties by plan order
     std::vector<Prediction> pareto;              // step time against peak memory, fastest first
     double elapsed_s = 0;                        // set by whoever holds the clock
+};
+
+// One size of a range of clusters.
+struct SizeResult {
+    std::int64_t nodes = 0, devices = 0;
+    std::int64_t enumerated = 0, feasible = 0;
+    std::optional<Prediction> best;
+    std::string why_not;         // where there is none
+    bool fewest = false;         // no smaller size is as fast
+    bool least_hours = false;    // none is both as fast and as few device-hours a step
+};
+
+struct RangeResult {
+    Plan base;  // of the first size
+    std::vector<SizeResult> sizes;
+    double elapsed_s = 0;
+};
+
+// The one plan to train with, and why.
+struct Recommendation {
+    SweepResult sweep;  // its best is recommended; empty where no plan is feasible
+    std::vector<AxisReason> reasons;
+    RuleOfThumb thumb;
+    Explanation explanation;
 };
 
 // The join of a simulated and a measured trace.
