@@ -16,8 +16,8 @@ void join(Clocks& a, const Clocks& b) {
     for (std::size_t p = 0; p < body_ports; ++p) a[p] = std::max(a[p], b[p]);
 }
 
-void count_wire(BodyCost& out, const Instruction& i, const RankGrid& grid) {
-    const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0);
+void count_wire(BodyCost& out, const Instruction& i, const RankGrid& grid, std::int64_t times) {
+    const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0) * times;
     if (bytes.value == 0) return;
     const std::string key = wire_key(i.axis, i.kind);
     for (auto& [known, sum] : out.wire)
@@ -48,12 +48,13 @@ void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time ti
         out.attention += time;
 }
 
-void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time time) {
+void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time once, std::int64_t times) {
+    const Time time = once * times;
     if (i.kind == InstructionKind::kernel) {
         const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
-        if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops;
-        if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2);
-        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5);
+        if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops * times;
+        if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2) * times;
+        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5) * times;
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
@@ -82,32 +83,74 @@ std::array<Time, body_streams> BodyCost::apply(const std::array<Time, body_ports
 
 namespace {
 
+// Runs a body on symbolic clocks: one for each stream, as a function of the ports at the entry.
+class SymbolicRun {
+public:
+    SymbolicRun(const Body& body, InstructionDurations& durations, const CostModel& cost)
+        : body_(body), done_(body.code.size()), times_(body.code.size()) {
+        for (std::size_t s = 0; s < body_streams; ++s) {
+            streams_[s].fill(unreached);
+            streams_[s][s] = 0;
+        }
+        for (std::size_t i = 0; i < body.code.size(); ++i) times_[i] = durations.of(body.code[i], cost);
+    }
+
+    void run(BodyCost& out) {
+        auto repeat = body_.repeats.begin();
+        for (std::size_t i = 0; i < body_.code.size(); ++i) {
+            step(i);
+            if (repeat == body_.repeats.end() || i + 1 != at(repeat->end)) continue;
+            for (std::int64_t n = 1; n < repeat->times; ++n) again(*repeat);
+            ++repeat;
+        }
+        for (std::size_t s = 0; s < body_streams; ++s)
+            for (std::size_t p = 0; p < body_ports; ++p)
+                out.exit[s][p] = streams_[s][p] < 0 ? BodyCost::never : streams_[s][p];
+    }
+
+    Time time(std::size_t i) const { return times_[i]; }
+
+private:
+    // A clock that no path from the port reaches; far below any sum of durations.
+    static constexpr std::int64_t unreached = std::int64_t{-1} << 61;
+    static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+    void step(std::size_t n) {
+        const Instruction& i = body_.code[n];
+        Clocks& clock = streams_[static_cast<std::size_t>(i.stream)];
+        if (i.kind == InstructionKind::wait) clock[input_port] = std::max(clock[input_port], std::int64_t{0});
+        for (int w = 0; w < i.waits; ++w) join(clock, done_[at(i.wait[at(w)].instruction)]);
+        for (std::int64_t& c : clock) c += times_[n].value;
+        done_[n] = clock;
+    }
+
+    // The code once more: what stood one and two times back now stands where its waits look.
+    void again(const CodeRepeat& r) {
+        const auto begin = done_.begin() + r.begin, end = done_.begin() + r.end;
+        const std::int32_t back = std::min(r.begin, 2 * (r.end - r.begin));
+        std::copy(end - back, end, begin - back);
+        for (std::int32_t i = r.begin; i < r.end; ++i) step(at(i));
+    }
+
+    const Body& body_;
+    std::array<Clocks, body_streams> streams_;
+    std::vector<Clocks> done_;
+    std::vector<Time> times_;
+};
+
 BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& durations, const RankGrid& grid,
                    const CostModel& cost) {
-    // A clock that no path from the port reaches; far below any sum of durations.
-    constexpr std::int64_t unreached = std::int64_t{-1} << 61;
     BodyCost out;
-    std::array<Clocks, body_streams> streams;
-    for (std::size_t s = 0; s < body_streams; ++s) {
-        streams[s].fill(unreached);
-        streams[s][s] = 0;
-    }
-    std::vector<Clocks> done(body.code.size());
+    SymbolicRun symbolic(body, durations, cost);
+    symbolic.run(out);
+    auto repeat = body.repeats.begin();
     for (std::size_t n = 0; n < body.code.size(); ++n) {
-        const Instruction& i = body.code[n];
-        Clocks& clock = streams[static_cast<std::size_t>(i.stream)];
-        if (i.kind == InstructionKind::wait) clock[input_port] = std::max(clock[input_port], std::int64_t{0});
-        for (int w = 0; w < i.waits; ++w)
-            join(clock, done[static_cast<std::size_t>(i.wait[static_cast<std::size_t>(w)].instruction)]);
-        const Time time = durations.of(i, cost);
-        for (std::int64_t& c : clock) c += time.value;
-        done[n] = clock;
-        count_work(out, i, stage, body.recomputed[n] != 0, time);
-        count_wire(out, i, grid);
+        const auto at = static_cast<std::int32_t>(n);
+        while (repeat != body.repeats.end() && at >= repeat->end) ++repeat;
+        const std::int64_t times = repeat != body.repeats.end() && at >= repeat->begin ? repeat->times : 1;
+        count_work(out, body.code[n], stage, body.recomputed[n] != 0, symbolic.time(n), times);
+        count_wire(out, body.code[n], grid, times);
     }
-    for (std::size_t s = 0; s < body_streams; ++s)
-        for (std::size_t p = 0; p < body_ports; ++p)
-            out.exit[s][p] = streams[s][p] < 0 ? BodyCost::never : streams[s][p];
     return out;
 }
 

@@ -1,6 +1,8 @@
 #include "sim/live_peak.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 namespace foretrain {
 
@@ -17,15 +19,48 @@ const char* pass_name(InstructionKind kind) {
     }
 }
 
+Bytes change_of(const Body& body, const Instruction& i) {
+    if (i.kind == InstructionKind::alloc) return body.buffers[at(i.operand[0])].bytes();
+    if (i.kind == InstructionKind::free) return Bytes{-body.buffers[at(i.operand[0])].bytes().value};
+    return {};
+}
+
+// How much more lives after each time of the code that stands for many.
+Bytes growth_of(const Body& body, const CodeRepeat& r) {
+    Bytes growth;
+    for (std::int32_t i = r.begin; i < r.end; ++i) growth += change_of(body, body.code[at(i)]);
+    return growth;
+}
+
+// The number in the full stage of a brief stage's layer. One that stands for many is the last of them: in
+// forward passes what lives grows up to it, in backward passes it is visited first.
+std::int32_t full_layer(std::int32_t layer, const Stage& stage, InstructionKind pass) {
+    std::int64_t full = layer;
+    for (const Repeat& r : stage.layout.repeats)
+        if (layer >= (pass == InstructionKind::backward_chunk ? r.descending() : r.ascending()))
+            full += (r.times - 1) * r.period;
+    return static_cast<std::int32_t>(full);
+}
+
 // The section of the body's instruction that brings what lives above the entry to its peak.
 std::string peak_section(const Body& body, const Stage& stage, std::int64_t first_layer) {
-    Bytes live;
-    for (const Instruction& i : body.code) {
-        const bool begins = i.kind == InstructionKind::alloc;
-        if (!begins && i.kind != InstructionKind::free) continue;
-        const Bytes bytes = body.buffers[at(i.operand[0])].bytes();
-        live += begins ? bytes : Bytes{-bytes.value};
-        if (begins && live == body.live_peak && i.section >= 0) return text(stage.sections[at(i.section)], first_layer);
+    Bytes live, growth;
+    auto repeat = body.repeats.begin();
+    for (std::size_t n = 0; n < body.code.size(); ++n) {
+        if (repeat != body.repeats.end() && n == at(repeat->begin)) growth = growth_of(body, *repeat);
+        const bool repeated = repeat != body.repeats.end() && n >= at(repeat->begin);
+        const Instruction& i = body.code[n];
+        live += change_of(body, i);
+        const Bytes highest = live + (repeated ? std::max(growth, Bytes{}) * (repeat->times - 1) : Bytes{});
+        if (i.kind == InstructionKind::alloc && highest == body.live_peak && i.section >= 0) {
+            Label label = stage.sections[at(i.section)];
+            if (label.layer >= 0) label.layer = full_layer(label.layer, stage, body.kind);
+            return text(label, first_layer);
+        }
+        if (repeated && n + 1 == at(repeat->end)) {
+            live += growth * (repeat->times - 1);
+            ++repeat;
+        }
     }
     return "";
 }

@@ -66,7 +66,7 @@ Prediction estimate(const Plan& plan) {
     p.capacity = plan.cluster.device.memory;
     p.rejections = check(plan);
     if (!p.feasible()) return p;
-    const Skeleton skeleton = make_skeleton(plan);
+    const Skeleton skeleton = make_skeleton(plan, Depth::brief);
     const CostModel cost(plan.cluster, plan.grid());
     const Estimator estimator(skeleton, cost);
     p.memory = with_reserved(plan, estimator.memory());

@@ -105,7 +105,7 @@ private:
     void bound_one(const Plan& plan, Candidate& c) const {
         c.rejections = check(plan);
         if (!c.rejections.empty()) return;
-        const Skeleton skeleton = make_skeleton(plan);
+        const Skeleton skeleton = make_skeleton(plan, Depth::brief);
         const CostModel cost(plan.cluster, plan.grid());
         const Estimator estimator(skeleton, cost);
         const std::vector<StageMemory> memory = with_reserved(plan, estimator.memory());
@@ -136,7 +136,7 @@ private:
     }
 
     void estimate_one(std::size_t i) {
-        const Skeleton skeleton = make_skeleton(plans_[i]);
+        const Skeleton skeleton = make_skeleton(plans_[i], Depth::brief);
         const CostModel cost(plans_[i].cluster, plans_[i].grid());
         candidates_[i].step = Estimator(skeleton, cost).estimate().step;
         candidates_[i].estimated = true;

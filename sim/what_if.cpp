@@ -91,7 +91,7 @@ WhatIf more_memory(const Prediction& before, SweepOptions options) {
 
 std::vector<WhatIf> what_if(const Prediction& before, const SweepOptions& options) {
     const Plan& plan = before.plan;
-    const Skeleton skeleton = make_skeleton(plan);
+    const Skeleton skeleton = make_skeleton(plan, Depth::brief);
     const ClusterSpec& cluster = plan.cluster;
     std::vector<WhatIf> all;
     if (cluster.nodes > 1)
@@ -146,7 +146,7 @@ LinkNeed inter_node_need(const Plan& plan) {
     const ClusterSpec& c = plan.cluster;
     if (c.nodes == 1) return need;
     need.gbps_now = c.network.nic.gigabytes() * c.network.nics_per_node / c.devices_per_node;
-    const Skeleton skeleton = make_skeleton(plan);
+    const Skeleton skeleton = make_skeleton(plan, Depth::brief);
     return need_of(need, step_on(skeleton, c), [&](double factor, double latency) {
         return step_on(skeleton, with_network_bandwidth(with_network_latency(c, latency), factor));
     });
@@ -157,7 +157,7 @@ LinkNeed intra_node_need(const Plan& plan) {
     const ClusterSpec& c = plan.cluster;
     if (c.devices_per_node == 1) return need;
     need.gbps_now = c.domain.ring_gbps;
-    const Skeleton skeleton = make_skeleton(plan);
+    const Skeleton skeleton = make_skeleton(plan, Depth::brief);
     return need_of(need, step_on(skeleton, c), [&](double factor, double latency) {
         return step_on(skeleton, with_domain_bandwidth(with_domain_latency(c, latency), factor));
     });

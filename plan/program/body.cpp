@@ -19,6 +19,8 @@ Rewriter::Rewriter(Body& body) : body_(body), renumbered_(body.code.size(), -1) 
 
 std::int32_t Rewriter::keep(std::int32_t old_index) {
     const auto old = static_cast<std::size_t>(old_index);
+    for (; next_cut_ < body_.cuts.size() && body_.cuts[next_cut_].at == old_index; ++next_cut_)
+        body_.cuts[next_cut_].at = after_kept_;
     Instruction copy = body_.code[old];
     for (int i = 0; i < copy.waits; ++i) {
         Wait& w = copy.wait[static_cast<std::size_t>(i)];
@@ -26,6 +28,7 @@ std::int32_t Rewriter::keep(std::int32_t old_index) {
     }
     code_.push_back(copy);
     recomputed_.push_back(body_.recomputed[old]);
+    after_kept_ = size();
     return renumbered_[old] = size() - 1;
 }
 
@@ -36,6 +39,7 @@ std::int32_t Rewriter::insert(Instruction instruction) {
 }
 
 void Rewriter::finish() {
+    for (; next_cut_ < body_.cuts.size(); ++next_cut_) body_.cuts[next_cut_].at = after_kept_;
     body_.code = std::move(code_);
     body_.recomputed = std::move(recomputed_);
 }
@@ -54,13 +58,12 @@ Instruction lifetime(InstructionKind kind, std::int32_t buffer, std::int32_t sec
 class Gaps {
 public:
     Bytes take(Bytes bytes) {
-        auto best = gaps_.end();
-        for (auto g = gaps_.begin(); g != gaps_.end(); ++g)
-            if (g->second >= bytes.value && (best == gaps_.end() || g->second < best->second)) best = g;
-        if (best == gaps_.end()) return extend(bytes);
-        const std::int64_t offset = best->first;
-        const std::int64_t left = best->second - bytes.value;
-        gaps_.erase(best);
+        const auto gap =
+            std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& g) { return g.second >= bytes.value; });
+        if (gap == gaps_.end()) return extend(bytes);
+        const std::int64_t offset = gap->first;
+        const std::int64_t left = gap->second - bytes.value;
+        gaps_.erase(gap);
         if (left > 0) gaps_[offset + bytes.value] = left;
         return Bytes{offset};
     }
@@ -101,6 +104,31 @@ private:
     Bytes end_;
 };
 
+// What lives once code that stands for many has run all its times.
+class RepeatedLife {
+public:
+    explicit RepeatedLife(Body& body) : body_(body) {}
+
+    // Before instruction i.
+    void visit(std::size_t i, Bytes& live) {
+        const auto at = static_cast<std::int32_t>(i);
+        if (next_ < body_.repeats.size() && body_.repeats[next_].end == at && at > body_.repeats[next_].begin) {
+            const Bytes more = (live - entry_) * (body_.repeats[next_].times - 1);
+            body_.live_peak = std::max(body_.live_peak, peak + std::max(more, Bytes{}));
+            live += more;
+            ++next_;
+        }
+        if (next_ < body_.repeats.size() && body_.repeats[next_].begin == at) peak = entry_ = live;
+    }
+
+    Bytes peak;  // since the code at hand began
+
+private:
+    Body& body_;
+    Bytes entry_;
+    std::size_t next_ = 0;
+};
+
 Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
 
 }  // namespace
@@ -139,7 +167,10 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
 void place_transients(Body& body) {
     Gaps gaps;
     Bytes live;
-    for (const Instruction& instruction : body.code) {
+    RepeatedLife repeated(body);
+    for (std::size_t i = 0; i < body.code.size(); ++i) {
+        repeated.visit(i, live);
+        const Instruction& instruction = body.code[i];
         const bool begins = instruction.kind == InstructionKind::alloc;
         if (!begins && instruction.kind != InstructionKind::free) continue;
         BodyBuffer& buffer = body.buffers[static_cast<std::size_t>(instruction.operand[0])];
@@ -152,7 +183,9 @@ void place_transients(Body& body) {
             if (transient) gaps.give(buffer.offset, aligned(buffer.bytes()));
         }
         body.live_peak = std::max(body.live_peak, live);
+        repeated.peak = std::max(repeated.peak, live);
     }
+    repeated.visit(body.code.size(), live);
     body.live_net = live;
     body.transient_bytes = gaps.end();
 }

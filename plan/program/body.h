@@ -56,12 +56,27 @@ struct BodyBuffer {
     Bytes bytes() const { return Bytes{elements * size_of(type)}; }
 };
 
+// Where the code of a layer, or of a run of them, begins. -1: what follows belongs to none.
+struct Cut {
+    std::int32_t at = 0;
+    std::int32_t layer = -1;
+};
+
+// Instructions [begin, end) that stand for `times` of themselves, one after the other: of a brief stage.
+// Each time their waits reach as far back as the first time.
+struct CodeRepeat {
+    std::int32_t begin = 0, end = 0;
+    std::int64_t times = 1;
+};
+
 struct Body {
     const char* name = "";
     InstructionKind kind = InstructionKind::forward_chunk;
     std::vector<Instruction> code;
     std::vector<BodyBuffer> buffers;
     std::vector<std::uint8_t> recomputed;  // by instruction: runs again what the forward pass ran
+    std::vector<Cut> cuts;                 // ascending
+    std::vector<CodeRepeat> repeats;       // ascending, disjoint; empty of a full stage
     Bytes transient_bytes;                 // the working set's region
     Bytes live_peak;                       // most owned bytes above those at entry
     Bytes live_net;                        // owned bytes at exit above those at entry
@@ -69,7 +84,8 @@ struct Body {
 
 constexpr std::int64_t buffer_alignment = 256;
 
-// Copies code while inserting, and keeps waits right: kept instructions' waits are renumbered.
+// Copies code while inserting, and keeps waits and cuts right: kept instructions' waits are renumbered,
+// and what is inserted where a layer begins belongs to that layer.
 class Rewriter {
 public:
     explicit Rewriter(Body& body);
@@ -84,6 +100,8 @@ private:
     std::vector<Instruction> code_;
     std::vector<std::uint8_t> recomputed_;
     std::vector<std::int32_t> renumbered_;
+    std::size_t next_cut_ = 0;
+    std::int32_t after_kept_ = 0;  // where the last kept instruction ends
 };
 
 // Puts `alloc` before the first and `free` after the last use of every owned buffer. `begins` and
@@ -91,7 +109,8 @@ private:
 void place_frees(Body& body, bool slots_begin, bool slots_end);
 
 // Gives every owned transient an offset in the transient region such that no two live ones share an
-// address (best fit, in host order), and sums up what lives.
+// address (the lowest that fits, in host order), and sums up what lives. With the lowest the layout soon
+// repeats from layer to layer; with the best fit it need not.
 void place_transients(Body& body);
 
 }  // namespace foretrain

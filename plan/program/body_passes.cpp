@@ -181,10 +181,12 @@ public:
         }
         if (reduces_ && !overlaps())
             for (Contribution& u : contributions_) {
+                tail_.push_back({rewriter_.size(), unit_at(stage_, u.unit).layer});
                 u.written = rewriter_.size() - 1 - behind_;
                 reduce(u);
             }
         rewriter_.finish();
+        body_.cuts.insert(body_.cuts.end(), tail_.begin(), tail_.end());
     }
 
 private:
@@ -325,6 +327,7 @@ private:
     bool staged_, reduces_;
     std::vector<Contribution> contributions_;  // in the order of their first write
     std::int32_t entry_ = -1;
+    std::vector<Cut> tail_;    // of reductions after all passes
     std::int32_t behind_ = 0;  // instructions inserted after the last compute instruction
 };
 

@@ -23,6 +23,8 @@ public:
     PassBuilder(const StageContext& context, Stage& stage, const char* name, InstructionKind kind);
 
     void section(const char* what, std::int32_t layer = -1);
+    // The code of layers from `layer` on begins here; -1: of none.
+    void cut(std::int32_t layer) { body_.cuts.push_back({static_cast<std::int32_t>(body_.code.size()), layer}); }
     void recomputing(bool on) { recomputing_ = on; }
 
     Tensor transient(const char* what, std::int64_t elements, DType type);

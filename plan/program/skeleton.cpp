@@ -221,21 +221,19 @@ private:
 
 }  // namespace
 
-Skeleton make_skeleton(const Plan& plan) {
+Skeleton make_skeleton(const Plan& plan, Depth depth) {
     Skeleton skeleton;
     skeleton.plan = plan;
     skeleton.context = make_context(plan);
     skeleton.microbatches = plan.microbatches();
     const std::vector<std::int64_t> layers = layers_by_stage(plan);
     std::map<StageShape, std::shared_ptr<const Stage>> built;
-    const SlidingWindow& window = plan.model.sliding_window;
-    const bool alternates = window.size > 0 && window.size < plan.training.sequence_length;
-    const std::int64_t period = alternates ? std::max<std::int64_t>(window.full_every, 1) : 1;
+    const std::int64_t period = window_alternation(plan.model, plan.training.sequence_length);
     std::int64_t first_layer = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const StageShape shape{layers[i], i == 0, i + 1 == layers.size(), first_layer % period};
         std::shared_ptr<const Stage>& stage = built[shape];
-        if (!stage) stage = build_stage(skeleton.context, shape);
+        if (!stage) stage = build_stage(skeleton.context, shape, depth);
         StageSkeleton s;
         s.stage = stage;
         s.first_layer = first_layer;

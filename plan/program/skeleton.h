@@ -55,7 +55,7 @@ struct Skeleton {
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
-Skeleton make_skeleton(const Plan& plan);
+Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name
 // bodies; messages, alloc and free of ring entries, and the step's tail are themselves. `out` is

@@ -13,43 +13,38 @@ namespace {
 
 using Tensor = PassBuilder::Tensor;
 
-// A run of layers that is stored whole, or by its input and recomputed as one.
-struct Segment {
-    std::int32_t first = 0;
-    std::int32_t count = 1;
-    bool recomputed = false;
-    std::int32_t end() const { return first + count; }
-};
-
-std::vector<Segment> segments(const Recompute& recompute, std::int32_t layers) {
-    std::vector<Segment> out;
-    const auto n = static_cast<std::int32_t>(std::min<std::int64_t>(recompute.layers, layers));
-    for (std::int32_t layer = 0; layer < layers; layer += out.back().count) {
-        switch (recompute.kind) {
-            case Recompute::Kind::none:
-            case Recompute::Kind::selective: out.push_back({layer, 1, false}); break;
-            case Recompute::Kind::full: out.push_back({layer, 1, true}); break;
-            case Recompute::Kind::block: out.push_back({layer, 1, layer < n}); break;
-            case Recompute::Kind::segment: out.push_back({layer, std::min(n, layers - layer), true}); break;
-            case Recompute::Kind::every: out.push_back({layer, 1, layer % n == 0}); break;
-        }
-    }
-    return out;
-}
-
 // Indices in Stage::saved of what a layer keeps; -1: not kept.
 struct LayerSaved {
     std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
     std::int32_t raw_qk = -1, attended = -1, mlp_out = -1;
 };
 
+// Where the code of the layer, or layers, that stand for many begins and ends.
+std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body) {
+    std::vector<CodeRepeat> out;
+    const auto end_of = [&](std::size_t cut) {
+        return cut + 1 < body.cuts.size() ? body.cuts[cut + 1].at : static_cast<std::int32_t>(body.code.size());
+    };
+    for (std::size_t c = 0; c < body.cuts.size(); ++c)
+        for (const Repeat& r : layout.repeats) {
+            const bool down = body.kind == InstructionKind::backward_chunk;
+            const std::int32_t first = down ? r.descending() : r.ascending();
+            if (body.cuts[c].layer < first || body.cuts[c].layer >= first + r.period) continue;
+            if (!out.empty() && out.back().end == body.cuts[c].at)
+                out.back().end = end_of(c);
+            else
+                out.push_back({body.cuts[c].at, end_of(c), r.times});
+        }
+    return out;
+}
+
 class StageBuilder {
 public:
     StageBuilder(const StageContext& context, Stage& stage)
         : c_(context),
           stage_(stage),
-          layers_(static_cast<std::int32_t>(stage.shape.layers)),
-          segments_(segments(context.parallelism.recompute, layers_)),
+          layers_(stage.layout.layers),
+          segments_(stage.layout.segments),
           saved_(static_cast<std::size_t>(layers_)) {}
 
     void build() {
@@ -58,6 +53,7 @@ public:
         stage_.bodies.push_back(finish(backward("backward"), false, true, false));
         stage_.bodies.push_back(finish(backward("backward_last"), false, true, true));
         stage_.bodies.push_back(finish(optimizer(), false, false, false));
+        for (const Repeat& r : stage_.layout.repeats) add_saved(r);
         for (const Body& b : stage_.bodies) {
             Bytes& most = stage_.region_bytes[static_cast<std::size_t>(Region::transients)];
             most = std::max(most, b.transient_bytes);
@@ -69,8 +65,19 @@ private:
         add_parameter_gather(c_, stage_, body);
         if (body.kind == InstructionKind::backward_chunk) add_gradient_reduce(c_, stage_, body, last_microbatch);
         place_frees(body, slots_begin, slots_end);
+        body.repeats = code_repeats(stage_.layout, body);
         place_transients(body);
         return body;
+    }
+
+    // What the layers left out of a brief stage would keep.
+    void add_saved(const Repeat& r) {
+        const std::int32_t first = r.ascending();
+        Bytes kept;
+        for (const BodyBuffer& b : stage_.saved)
+            if (b.label.layer >= first && b.label.layer < first + r.period)
+                kept += Bytes{round_up(b.bytes().value, buffer_alignment)};
+        stage_.slot_bytes += kept * (r.times - 1);
     }
 
     bool first() const { return stage_.shape.first; }
@@ -172,7 +179,8 @@ private:
             if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
             t.embedding_forward(b.saved(tokens_), embedded(b), x);
         }
-        for (const Segment& segment : segments_)
+        for (const Segment& segment : segments_) {
+            b.cut(segment.first);
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
                 const LayerTensors s = segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
@@ -180,6 +188,8 @@ private:
                 t.mlp_forward(layer, s, attention, out);
                 x = out;
             }
+        }
+        b.cut(-1);
         if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
         return b.take();
     }
@@ -202,6 +212,7 @@ private:
             dx = b.ring(Home::output_gradient, "output_gradient");
         }
         for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+            b.cut(segment->first);
             const std::vector<LayerTensors> tensors = restore(b, t, *segment);
             for (std::int32_t layer = segment->end() - 1; layer >= segment->first; --layer) {
                 b.section("attention", layer);
@@ -212,6 +223,7 @@ private:
                 dx = next;
             }
         }
+        b.cut(-1);
         if (first()) {
             b.section("embedding");
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
@@ -257,8 +269,10 @@ private:
                      {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
             clear(b, u.unit);
         }
-        for (const StageUnit& u : stage_.units)
+        for (const StageUnit& u : stage_.units) {
+            b.cut(u.layer);
             if (u.unit.tied_to < 0) step(b, u.unit);
+        }
         return b.take();
     }
 
@@ -302,7 +316,7 @@ private:
     const StageContext& c_;
     Stage& stage_;
     std::int32_t layers_;
-    std::vector<Segment> segments_;
+    const std::vector<Segment>& segments_;
     std::vector<LayerSaved> saved_;
     std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
     std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
@@ -325,9 +339,11 @@ StageContext make_context(const Plan& plan) {
     return c;
 }
 
-std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape) {
+std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape, Depth depth) {
     auto stage = std::make_shared<Stage>();
     stage->shape = shape;
+    stage->layout = stage_layout(context.parallelism.recompute, shape.layers,
+                                 window_alternation(context.model, context.training.sequence_length), depth);
     build_stage_state(context, *stage);
     StageBuilder(context, *stage).build();
     return stage;

@@ -17,6 +17,7 @@
 #include "plan/framework.h"
 #include "plan/plan.h"
 #include "plan/program/body.h"
+#include "plan/program/stage_layout.h"
 
 namespace foretrain {
 
@@ -68,6 +69,7 @@ struct StageUnit {
 
 struct Stage {
     StageShape shape;
+    StageLayout layout;  // of the layers that are written out
     std::vector<UnitShape> unit_shapes;
     std::vector<StageUnit> units;
     std::vector<BodyBuffer> fixed;  // whole-step buffers: parameters and their state, loss
@@ -82,6 +84,7 @@ struct Stage {
     std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
-std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape);
+std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape,
+                                         Depth depth = Depth::full);
 
 }  // namespace foretrain

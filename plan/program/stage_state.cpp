@@ -85,15 +85,23 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, 
     if (c.types.master) unit.master = fixed.add("master", u.layer, Region::optimizer, c.types.optimizer, state);
 }
 
-std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape) {
+std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape, std::int64_t layers) {
     std::vector<UnitRef> refs;
     if (shape.first) refs.push_back({UnitKind::embedding, -1});
     if (shape.first && c.model.positions == Positions::learned) refs.push_back({UnitKind::positions, -1});
     if (shape.first && c.model.embedding_norm) refs.push_back({UnitKind::embedding_norm, -1});
-    for (std::int64_t layer = 0; layer < shape.layers; ++layer) refs.push_back({UnitKind::layer, layer});
+    for (std::int64_t layer = 0; layer < layers; ++layer) refs.push_back({UnitKind::layer, layer});
     if (shape.last) refs.push_back({UnitKind::final_norm, -1});
     if (shape.last) refs.push_back({UnitKind::head, -1});
     return refs;
+}
+
+// The state of the layers that a brief stage leaves out. A shard of a whole buffer is part of it.
+void add_left_out(const Repeat& r, Stage& stage) {
+    const std::int32_t first = r.ascending();
+    for (const BodyBuffer& b : stage.fixed)
+        if (b.label.layer >= first && b.label.layer < first + r.period && b.axis == Axis::none)
+            stage.region_bytes[static_cast<std::size_t>(b.region)] += aligned(b.bytes().value) * (r.times - 1);
 }
 
 std::int64_t largest_unit(const Stage& stage) {
@@ -112,7 +120,7 @@ std::int32_t UnitShape::find(std::string_view suffix) const {
 
 void build_stage_state(const StageContext& c, Stage& stage) {
     FixedBuffers fixed(c, stage);
-    for (const UnitRef& ref : stage_units(c, stage.shape)) {
+    for (const UnitRef& ref : stage_units(c, stage.shape, stage.layout.layers)) {
         StageUnit u;
         u.layer = static_cast<std::int32_t>(ref.layer);
         const auto same = std::find_if(stage.unit_shapes.begin(), stage.unit_shapes.end(),
@@ -125,6 +133,7 @@ void build_stage_state(const StageContext& c, Stage& stage) {
         add_unit_buffers(c, fixed, u, u.unit.elements);
         stage.units.push_back(u);
     }
+    for (const Repeat& r : stage.layout.repeats) add_left_out(r, stage);
     if (stage.shape.last) stage.loss = fixed.add("loss", -1, Region::gradients, DType::fp64, 1);
     if (c.zero == 3)
         stage.region_bytes[static_cast<std::size_t>(Region::gathered)] = gathered_entry_bytes(c, stage) * ring_entries;

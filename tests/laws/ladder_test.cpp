@@ -15,7 +15,7 @@
 namespace foretrain::test {
 namespace {
 
-constexpr int plans = 500;
+constexpr int plans = 2000;
 
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
@@ -25,7 +25,8 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan.cluster, plan.grid());
-        const Estimator estimator(skeleton, cost);
+        const Skeleton brief = make_skeleton(plan, Depth::brief);
+        const Estimator estimator(brief, cost);
         const Estimate estimate = estimator.estimate();
         const Program program = lower(skeleton);
         const Trace trace = simulate(program, cost);

@@ -45,6 +45,28 @@ TEST(LivePeak, OfAStageHoldsAsManyMicrobatchesAsStagesFollow) {
     EXPECT_EQ(text(p.peaks[3]), "message of microbatch 0, between passes; 1 in flight");
 }
 
+// A brief stage has few of its layers written out, and must name the layer of the full one.
+TEST(LivePeak, IsInTheSameLayerOfABriefStage) {
+    using Kind = Recompute::Kind;
+    for (const std::int64_t pipeline : {1, 2})
+        for (const Recompute& recompute :
+             {Recompute{}, Recompute{Kind::selective, 0}, Recompute{Kind::full, 0}, Recompute{Kind::block, 6},
+              Recompute{Kind::segment, 3}, Recompute{Kind::every, 2}})
+            for (const int zero : {0, 3}) {
+                Plan plan = gpt2(pipeline, 1);
+                plan.model.layers = 48;
+                plan.model.vocab_size = 1000;  // so that the layers matter
+                plan.parallelism.recompute = recompute;
+                plan.parallelism.zero_stage = zero;
+                const Skeleton full = make_skeleton(plan), brief = make_skeleton(plan, Depth::brief);
+                for (std::size_t s = 0; s < full.stages.size(); ++s) {
+                    EXPECT_EQ(text(moment_of(brief, s)), text(moment_of(full, s)))
+                        << describe(plan.parallelism) << " stage " << s;
+                    EXPECT_FALSE(moment_of(full, s).section.empty()) << describe(plan.parallelism) << " stage " << s;
+                }
+            }
+}
+
 TEST(Breakdown, KernelsOfBothPassesAreTheirKinds) {
     for (const Prediction& p : {estimate(gpt2(1, 1)), estimate(gpt2(2, 2)), estimate(gpt2(4, 2))})
         for (std::size_t s = 0; s < p.times.size(); ++s) {

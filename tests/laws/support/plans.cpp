@@ -28,7 +28,7 @@ ModelSpec random_model(std::mt19937& random) {
     m.attention_heads *= scale > 16 ? scale / 16 : 1;
     m.kv_heads *= scale > 16 ? scale / 16 : 1;
     m.ffn_hidden_size *= scale;
-    m.layers = pick<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12});
+    m.layers = pick<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12, 24, 37});
     m.vocab_size = pick<std::int64_t>(random, {64, 101, 1000, 50257});
     m.tied_embeddings = !m.head_bias && random() % 2 == 0;
     m.max_positions = 4096;
