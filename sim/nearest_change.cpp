@@ -45,8 +45,7 @@ SweepSpace space_around(const Parallelism& wish, std::size_t first, std::size_t 
 }
 
 void add_fastest(const Prediction& wish, std::size_t first, std::size_t second, std::vector<NearestChange>& out) {
-    const SweepResult found =
-        sweep(wish.plan, {.space = space_around(wish.plan.parallelism, first, second), .top = 1});
+    const SweepResult found = sweep(wish.plan, {.space = space_around(wish.plan.parallelism, first, second), .top = 1});
     if (found.best.empty()) return;
     NearestChange change;
     change.then = alternative_of(found.best.front());
@@ -68,8 +67,8 @@ std::vector<std::string> changes_between(const Parallelism& from, const Parallel
     const auto on_off = [](bool on) { return on ? "on" : "off"; };
     // Turned on or off by the number of tensor ranks alone, it goes without saying.
     if ((from.tensor > 1) == (to.tensor > 1) && from.sequence_parallel != to.sequence_parallel)
-        out.push_back(fmt::format("sequence_parallel {} -> {}", on_off(from.sequence_parallel),
-                                  on_off(to.sequence_parallel)));
+        out.push_back(
+            fmt::format("sequence_parallel {} -> {}", on_off(from.sequence_parallel), on_off(to.sequence_parallel)));
     differ("tensor", from.tensor, to.tensor);
     differ("pipeline", from.pipeline, to.pipeline);
     return out;

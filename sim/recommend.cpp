@@ -1,6 +1,8 @@
 #include "sim/recommend.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "models/parameters.h"
@@ -12,14 +14,22 @@ namespace foretrain {
 
 namespace {
 
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-std::string text_of(const Recompute& value) { return describe(value); }
+// The faster of the alternative so far and the best of a space; why there is none, of the first that had none.
+void improve(Alternative& best, const Plan& plan, const SweepOptions& options) {
+    const SweepResult found = sweep(plan, options);
+    if (found.best.empty()) {
+        if (best.step.value == 0 && best.why_not.empty()) best.why_not = why_none(found);
+        return;
+    }
+    const Prediction& p = found.best.front();
+    if (best.step.value == 0 || p.step < best.step) best = alternative_of(p);
+}
 
 // The best plan of the space whose value on one axis is not the chosen one. `all`: the space's plans.
 template <class T, class U>
 AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& best, const SweepOptions& options,
                   T Parallelism::*value, std::vector<U> SweepSpace::*values) {
-    AxisReason r{.axis = axis, .value = text_of(best.parallelism.*value)};
+    AxisReason r{.axis = axis, .value = std::to_string(best.parallelism.*value)};
     std::set<T> others;
     for (const Plan& plan : all) others.insert(plan.parallelism.*value);
     others.erase(best.parallelism.*value);
@@ -27,13 +37,26 @@ AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& be
     SweepOptions otherwise = options;
     (otherwise.space.*values).assign(others.begin(), others.end());
     otherwise.top = 1;
-    const SweepResult found = sweep(best, otherwise);
-    if (found.best.empty()) {
-        r.alternative.why_not = why_none(found);
-        return r;
+    improve(r.alternative, best, otherwise);
+    if (r.alternative.feasible()) r.other = std::to_string(r.alternative.parallelism.*value);
+    return r;
+}
+
+// Which blocks of layers may be recomputed depends on the number of stages: one space for each.
+AxisReason recompute_reason(const std::vector<Plan>& all, const Plan& best, const SweepOptions& options) {
+    AxisReason r{.axis = "recompute", .value = describe(best.parallelism.recompute)};
+    std::map<std::int64_t, std::set<Recompute>> others;
+    for (const Plan& plan : all)
+        if (plan.parallelism.recompute != best.parallelism.recompute)
+            others[plan.parallelism.pipeline].insert(plan.parallelism.recompute);
+    SweepOptions otherwise = options;
+    otherwise.top = 1;
+    for (const auto& [pipeline, values] : others) {
+        otherwise.space.pipeline = {pipeline};
+        otherwise.space.recompute.assign(values.begin(), values.end());
+        improve(r.alternative, best, otherwise);
     }
-    r.alternative = alternative_of(found.best.front());
-    r.other = text_of(r.alternative.parallelism.*value);
+    if (!others.empty() && r.alternative.feasible()) r.other = describe(r.alternative.parallelism.recompute);
     return r;
 }
 
@@ -42,12 +65,12 @@ AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& be
 std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions& options) {
     const Plan& plan = best.plan;
     const std::vector<Plan> all = enumerate(plan, options.space);
-    return {reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
-            reason("pipeline", all, plan, options, &Parallelism::pipeline, &SweepSpace::pipeline),
-            reason("zero_stage", all, plan, options, &Parallelism::zero_stage, &SweepSpace::zero_stage),
-            reason("micro_batch_size", all, plan, options, &Parallelism::micro_batch_size,
-                   &SweepSpace::micro_batch_size),
-            reason("recompute", all, plan, options, &Parallelism::recompute, &SweepSpace::recompute)};
+    return {
+        reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
+        reason("pipeline", all, plan, options, &Parallelism::pipeline, &SweepSpace::pipeline),
+        reason("zero_stage", all, plan, options, &Parallelism::zero_stage, &SweepSpace::zero_stage),
+        reason("micro_batch_size", all, plan, options, &Parallelism::micro_batch_size, &SweepSpace::micro_batch_size),
+        recompute_reason(all, plan, options)};
 }
 
 namespace {

@@ -12,9 +12,9 @@ namespace foretrain {
 
 std::string why_none(const SweepResult& result) {
     if (!result.nothing.empty()) return result.nothing;
-    const auto commonest =
-        std::max_element(result.fell.begin(), result.fell.end(),
-                         [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
+    const auto commonest = std::max_element(result.fell.begin(), result.fell.end(), [](const auto& a, const auto& b) {
+        return a.second.count < b.second.count;
+    });
     return commonest == result.fell.end() ? "" : commonest->second.text;
 }
 

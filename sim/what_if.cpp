@@ -104,7 +104,8 @@ std::vector<WhatIf> what_if(const Prediction& before, const SweepOptions& option
         all.push_back(other_links("latency_half", "half the latency of all links", before, skeleton,
                                   with_network_latency(with_domain_latency(cluster, 0.5), 0.5)));
     const std::int64_t size = plan.parallelism.micro_batch_size;
-    if (plan.microbatches() % 2 == 0) all.push_back(other_micro_batch("micro_batch_x2", before, size * 2, options.max_memory));
+    if (plan.microbatches() % 2 == 0)
+        all.push_back(other_micro_batch("micro_batch_x2", before, size * 2, options.max_memory));
     if (size % 2 == 0) all.push_back(other_micro_batch("micro_batch_half", before, size / 2, options.max_memory));
     all.push_back(more_memory(before, options));
     std::stable_sort(all.begin(), all.end(), [](const WhatIf& a, const WhatIf& b) {

@@ -125,9 +125,9 @@ struct SizeResult {
     std::int64_t nodes = 0, devices = 0;
     std::int64_t enumerated = 0, feasible = 0;
     std::optional<Prediction> best;
-    std::string why_not;         // where there is none
-    bool fewest = false;         // no smaller size is as fast
-    bool least_hours = false;    // none is both as fast and as few device-hours a step
+    std::string why_not;       // where there is none
+    bool fewest = false;       // no smaller size is as fast
+    bool least_hours = false;  // none is both as fast and as few device-hours a step
 };
 
 struct RangeResult {
