@@ -7,6 +7,7 @@
 #include "plan/program/lower.h"
 #include "reports/chrome_trace.h"
 #include "reports/prediction_report.h"
+#include "sim/nearest_change.h"
 #include "sim/predict.h"
 
 namespace foretrain::cli {
@@ -37,6 +38,8 @@ std::string report(const Prediction& prediction, const std::string& format) {
 
 int finish(const Options& options, Console& console, Prediction prediction, const std::string& format) {
     set_training(prediction, training_wish(options));
+    const bool only_lacks_memory = !prediction.feasible() && !prediction.memory.empty();
+    if (only_lacks_memory) prediction.nearest = nearest_changes(prediction);
     save_plan(options, console, prediction.plan);
     write_result(options, console, report(prediction, format));
     return prediction.feasible() ? done : answer_is_no;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/plan_file.h"
+#include "reports/explain_report.h"
 #include "reports/prediction_parts.h"
 #include "reports/prediction_report.h"
 #include "reports/text_table.h"
@@ -114,6 +115,7 @@ Json prediction_json(const Prediction& p) {
     out.set("memory", memory_json(p));
     if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(slowest(p)));
     if (!p.wire.empty()) out.set("communication_by_collective", collectives_json(p));
+    if (p.nearest) out.set("nearest_changes", nearest_json(p));
     if (p.training) out.set("training", training_json(*p.training));
     return out;
 }

@@ -13,12 +13,12 @@ std::string axis_of_group(const std::string& group) {
 }
 
 std::vector<TimePart> breakdown(const StageTime& t) {
-    return {{"gemm", "gemm", "matrix products of the layers", t.gemm},
-            {"attention", "attention", "", t.attention},
-            {"head", "head and loss", "all its kernels", t.head},
-            {"other_kernels", "other kernels", "norms, activations, embedding, ...", t.other_kernels()},
-            {"recompute", "recompute", "", t.recompute},
-            {"optimizer", "optimizer", "", t.optimizer},
+    return {{"gemm", "gemm", "matrix products of the layers", t.gemm, true},
+            {"attention", "attention", "", t.attention, true},
+            {"head", "head and loss", "all its kernels", t.head, true},
+            {"other_kernels", "other kernels", "norms, activations, embedding, ...", t.other_kernels(), true},
+            {"recompute", "recompute", "", t.recompute, true},
+            {"optimizer", "optimizer", "", t.optimizer, true},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"pipeline_exposed", "pipeline exposed", "waits for messages between stages", t.messages()},
@@ -26,7 +26,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
 }
 
 std::vector<TimePart> by_pass(const StageTime& t) {
-    return {{"forward", "forward", "", t.forward}, {"backward", "backward", "recompute apart", t.backward}};
+    return {{"forward", "forward", "", t.forward, true}, {"backward", "backward", "recompute apart", t.backward, true}};
 }
 
 std::vector<SentBytes> communication_by_collective(const Prediction& prediction) {

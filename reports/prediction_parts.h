@@ -18,6 +18,7 @@ struct TimePart {
     std::string label;  // for tables, with a remark that says what it is
     std::string remark;
     Time time;
+    bool computes = false;  // kernels run; else they are waited for
 };
 
 // By what the time goes to: kinds of kernels, recompute, optimizer, and what is waited for.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "plan/plan_file.h"
+#include "reports/explain_report.h"
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
 #include "reports/text_table.h"
@@ -85,15 +86,6 @@ std::string money(const TrainingCost& c) {
     return fmt::format("${} to ${}", amount(c.money_least), amount(c.money_most));
 }
 
-std::string training_table(const TrainingCost& c) {
-    std::string s = fmt::format("Training            {} tokens, {} steps\n", short_count(c.tokens), grouped(c.steps));
-    s += line("  days", amount(c.days)) + line("  GPU-hours", amount(c.device_hours));
-    if (c.price.most > 0) s += fmt::format("  money             {}\n", money(c));
-    if (c.watts > 0) s += line("  energy", amount(c.megawatt_hours), fmt::format("MWh, at {:.0f} W a GPU", c.watts));
-    for (const std::string& what : c.assumed) s += wrapped("Assumed: " + what + ".", 2, 98);
-    return s;
-}
-
 // "all_gather 1.2 GiB, reduce_scatter 1.2 GiB": the collectives of an axis, where there are several.
 std::string collectives_of(const Prediction& p, const std::string& axis) {
     std::string s;
@@ -127,6 +119,15 @@ std::string heading(const Prediction& p) {
 }
 
 }  // namespace
+
+std::string training_table(const TrainingCost& c) {
+    std::string s = fmt::format("Training            {} tokens, {} steps\n", short_count(c.tokens), grouped(c.steps));
+    s += line("  days", amount(c.days)) + line("  GPU-hours", amount(c.device_hours));
+    if (c.price.most > 0) s += fmt::format("  money             {}\n", money(c));
+    if (c.watts > 0) s += line("  energy", amount(c.megawatt_hours), fmt::format("MWh, at {:.0f} W a GPU", c.watts));
+    for (const std::string& what : c.assumed) s += wrapped("Assumed: " + what + ".", 2, 98);
+    return s;
+}
 
 std::string plan_line(const Plan& plan) {
     return fmt::format("{} on {}, {} GPU{}: {}", plan.model.name, plan.cluster.name, plan.cluster.devices(),
@@ -188,9 +189,10 @@ std::string prediction_table(const Prediction& p) {
                                          [](const Rejection& r) { return r.reason == "out_of_memory"; });
     if (!p.rejections.empty()) {
         s += only_memory ? "DOES NOT FIT\n" : "REFUSED\n";
-        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";
+        for (const Rejection& r : p.rejections) s += wrapped(text(r), 2, 100);
         if (!only_memory) return s;
         s += "\n";
+        if (p.nearest) s += nearest_table(p) + "\n";
     }
     if (p.step.value > 0) {
         s += speed_table(p) + "\n";

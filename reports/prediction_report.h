@@ -33,6 +33,7 @@ std::string time_heading(const Prediction& prediction);  // and whose time it is
 std::string time_table(const Prediction& prediction);    // the slowest stage's time, part by part
 std::string memory_table(const Prediction& prediction);  // stage by role, and whether it fits
 std::string memory_unit(const Prediction& prediction);   // of that table: "GiB", or "MiB" for a small plan
-std::string plan_line(const Plan& plan);                 // "gpt2 on dgx-h100, 8 GPUs: tp 2 ..."
+std::string training_table(const TrainingCost& cost);
+std::string plan_line(const Plan& plan);  // "gpt2 on dgx-h100, 8 GPUs: tp 2 ..."
 
 }  // namespace foretrain

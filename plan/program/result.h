@@ -63,18 +63,18 @@ std::string text(const PeakMoment& moment);  // "backward pass of microbatch 3, 
 
 struct Prediction {
     Plan plan;
-    std::vector<Rejection> rejections;     // not empty: nothing else is meaningful but what it names
-    Time step;                             // the slowest rank
-    std::vector<StageTime> times;          // by stage
-    std::vector<StageMemory> memory;       // by stage
-    std::vector<PeakMoment> peaks;         // by stage: when its live peak is reached
-    std::vector<WireCount> wire;           // by stage: bytes sent by its first rank in one step
-    Bytes capacity;                        // of a device
-    double model_flops = 0;                // of the step, all ranks, attention in full, no recompute
-    double model_flops_causal = 0;         // attention by half
-    double hardware_flops = 0;             // executed, recompute included, attention in full
-    std::optional<TrainingCost> training;  // of a whole training, if a number of tokens was given
-    std::vector<NearestChange> nearest;    // of a plan that does not fit: the nearest that does, first
+    std::vector<Rejection> rejections;                  // not empty: nothing else is meaningful but what it names
+    Time step;                                          // the slowest rank
+    std::vector<StageTime> times;                       // by stage
+    std::vector<StageMemory> memory;                    // by stage
+    std::vector<PeakMoment> peaks;                      // by stage: when its live peak is reached
+    std::vector<WireCount> wire;                        // by stage: bytes sent by its first rank in one step
+    Bytes capacity;                                     // of a device
+    double model_flops = 0;                             // of the step, all ranks, attention in full, no recompute
+    double model_flops_causal = 0;                      // attention by half
+    double hardware_flops = 0;                          // executed, recompute included, attention in full
+    std::optional<TrainingCost> training;               // of a whole training, if a number of tokens was given
+    std::optional<std::vector<NearestChange>> nearest;  // of a plan that does not fit, if it was looked for
 
     bool feasible() const { return rejections.empty(); }
     std::int64_t slowest_stage() const;
@@ -117,6 +117,7 @@ struct SweepResult {
     std::string nothing;                         // why nothing was enumerated; empty if something was
     std::vector<Prediction> best;                // fastest first; ties by plan order
     std::vector<Prediction> pareto;              // step time against peak memory, fastest first
+    std::optional<Explanation> explanation;      // of the best, if it was asked for
     double elapsed_s = 0;                        // set by whoever holds the clock
 };
 
