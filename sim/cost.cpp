@@ -133,14 +133,7 @@ Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) cons
                                       : domain_message_us(bytes.value, domain_));
 }
 
-CostModel CostModel::with_free_messages() const {
-    CostModel free = *this;
-    free.free_messages_ = true;
-    return free;
-}
-
 Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage) const {
-    if (free_messages_ && (i.axis == Axis::pipeline || i.axis == Axis::embedding)) return Time{0};
     const Bytes payload{i.count * size_of(i.type)};
     switch (i.kind) {
         case InstructionKind::kernel: return kernel(kernels.at(static_cast<std::size_t>(i.kernel)));

@@ -46,9 +46,6 @@ public:
         return instruction(i, stage.kernels, stage.stage);
     }
 
-    // The same, but what runs between stages (messages, and the sums of tied embeddings) takes no time.
-    CostModel with_free_messages() const;
-
 private:
     static constexpr std::size_t dtype_count = 6;
     static constexpr std::size_t axis_count = 6;
@@ -64,7 +61,6 @@ private:
     double attention(const AttentionShape& shape, DType type) const;
 
     std::string device_;
-    bool free_messages_ = false;
     RankGrid grid_;
     std::int64_t devices_per_node_ = 1;
     std::array<std::optional<Processor>, dtype_count> processors_;

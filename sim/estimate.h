@@ -14,13 +14,9 @@
 #include "plan/program/skeleton.h"
 #include "sim/body_cost.h"
 #include "sim/cost.h"
+#include "sim/timeline.h"
 
 namespace foretrain {
-
-struct Estimate {
-    Time step;
-    std::vector<StageTime> times;  // by stage
-};
 
 class Estimator {
 public:
@@ -38,6 +34,8 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    Estimate estimate_with(const TimelineDurations& durations) const;
+
     using Busy = std::array<Time, body_streams>;
     struct StageBusy {
         Busy forward, backward, backward_last, optimizer;

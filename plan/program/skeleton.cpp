@@ -52,6 +52,12 @@ void lay_out(const StageContext& c, StageSkeleton& s, bool first, bool last, std
     s.region_bytes[static_cast<std::size_t>(Region::communication)] = end;
 }
 
+// The embedding is the first unit of the first stage, the head the last unit of the last.
+std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& stage) {
+    const Unit& unit = (stage.shape.first ? stage.units.front() : stage.units.back()).unit;
+    return skeleton.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+}
+
 // Writes one stage's chunk-level instructions.
 class Unroller {
 public:
@@ -203,10 +209,8 @@ private:
         emit(end);
     }
 
-    // The embedding is the first unit of the first stage, the head the last unit of the last.
     std::int32_t reduce_tied(std::int32_t after) {
-        const Unit& unit = (first_ ? s_.stage->units.front() : s_.stage->units.back()).unit;
-        const std::int32_t gradient = skeleton_.context.zero >= 1 ? unit.gradient_shard : unit.gradient;
+        const std::int32_t gradient = tied_gradient(skeleton_, *s_.stage);
         const BodyBuffer& buffer = s_.stage->fixed[at(gradient)];
         return reduce_at_tail(Axis::embedding, buffer.type, buffer.elements, gradient, after);
     }
@@ -244,6 +248,11 @@ Skeleton make_skeleton(const Plan& plan, Depth depth) {
         skeleton.stages.push_back(std::move(s));
     }
     return skeleton;
+}
+
+Bytes tied_gradient_bytes(const Skeleton& skeleton) {
+    const Stage& stage = *skeleton.stages.front().stage;
+    return stage.fixed[static_cast<std::size_t>(tied_gradient(skeleton, stage))].bytes();
 }
 
 void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out) {

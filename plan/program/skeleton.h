@@ -55,6 +55,9 @@ struct Skeleton {
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
+// Gradients of a tied embedding that its two stages sum, as each holds them.
+Bytes tied_gradient_bytes(const Skeleton& skeleton);
+
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name

@@ -1,0 +1,96 @@
+// When everything happens: the chunk-level program of all stages as one list of operations, each
+// after those that it waits for. The list depends on the schedule alone (stages, microbatches, which
+// bodies work on more than the compute stream), not on any duration, so that a sweep makes it once for
+// thousands of plans; running it takes a few nanoseconds an operation.
+//
+// In the steady part of a schedule the same operations come again and again. Once all clocks of a period
+// are those of the period before plus one constant, so are all that follow: what is left is skipped,
+// exactly. And since periods repeat, a timeline of few microbatches serves every larger number.
+//
+// Streams run in order, a body is a max-plus map (sim/body_cost.h), the two sides of a message and of
+// a reduction between the first and the last stage begin when both are ready.
+//
+//   Timeline timeline(skeleton, activity_of(bodies));
+//   Estimate e = timeline.run(bodies, durations, skeleton.microbatches);
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/program/result.h"
+#include "plan/program/skeleton.h"
+#include "sim/body_cost.h"
+#include "sim/cost.h"
+
+namespace foretrain {
+
+// Body costs of each stage, as Instruction::body counts them.
+using StageBodies = std::vector<std::vector<const BodyCost*>>;
+
+struct Estimate {
+    Time step;
+    std::vector<StageTime> times;  // by stage
+};
+
+// Which bodies of a stage are more than a delay of the compute stream, by their place in Stage::bodies:
+// a bit each, over all stages and chunks. Two plans of one schedule and activity share a timeline.
+std::uint32_t activity_of(const StageBodies& bodies);
+
+// What is not a body takes; by stage where it matters.
+struct TimelineDurations {
+    std::vector<Time> next, previous;  // a message to the next stage, and to the previous
+    Time clear_loss, reduce_loss, reduce_tied;
+};
+
+TimelineDurations timeline_durations(const Skeleton& skeleton, const CostModel& cost);
+
+class Timeline {
+public:
+    Timeline(const Skeleton& skeleton, std::uint32_t activity);
+
+    // The timeline serves its skeleton's number of microbatches, and larger ones as far as its periods allow.
+    bool serves(std::int64_t microbatches) const;
+
+    // The end of the step alone (`clocks` is room to work in), and with what each stage spends its time on.
+    Time step(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches,
+              std::vector<std::int64_t>& clocks) const;
+    Estimate run(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) const;
+
+    std::size_t operations() const { return operations_.size(); }
+
+private:
+    friend class TimelineBuilder;
+
+    enum class Kind : std::uint8_t { delay, body, optimizer, message, clear_loss, reduce_loss, reduce_tied, end };
+    struct Operation {
+        Kind kind = Kind::delay;
+        bool forwards = false;      // a message: to the next stage
+        std::uint16_t stage = 0;    // a message: its sender
+        std::uint32_t body = 0;     // in the stage's bodies
+        std::uint32_t inputs = 0;   // first of what it waits for, in inputs_; clocks
+        std::uint16_t streams = 0;  // of them, the clocks of the body's streams at its entry
+        std::uint16_t count = 0;
+        std::uint32_t output = 0;  // clock that it sets, of a body one for each stream
+    };
+
+    // Operations [begin, end) are `count` periods; each sets `clocks` clocks from first_clock on, and nothing
+    // in it or after them looks further back than `reach` periods.
+    struct Steady {
+        std::size_t begin = 0, end = 0;
+        std::size_t count = 0;
+        std::uint32_t first_clock = 0, clocks = 0;
+        std::size_t reach = 0;
+        std::int64_t microbatches = 0;  // that a period takes both ways; 0: of one way, for which no more can follow
+    };
+
+    class Walk;
+
+    std::vector<Operation> operations_;
+    std::vector<std::uint32_t> inputs_;
+    std::uint32_t clocks_ = 1;  // clock 0 stays at 0: the beginning of the step
+    std::size_t stages_ = 0;
+    std::int64_t microbatches_ = 0;
+    std::vector<Steady> steady_;
+};
+
+}  // namespace foretrain
