@@ -173,9 +173,11 @@ TEST(RecommendationReport, GivesReasonsInSentences) {
     expect_parts(recommendation_table(r),
                  {"Recommended: tp 2 pp 2 dp 2 zero 1",
                   "Tensor 2: inside a node of 8 GPUs; waiting for its collectives is 6.2 % of the step. The best plan",
-                  "takes 2.200 s, 10.0 % longer (tp 4", "There is no other choice.",
-                  "With any other, no plan is feasible: too large", "optimizer state is shared out over 2 data ranks",
+                  "takes 2.200 s, 10.0 % longer (tp 4", "optimizer state is shared out over 2 data ranks",
                   "Its best takes 3.000 s, 50.0 % longer (tp 1", "What limits it", "Memory  "});
+    const Prediction& best = r.sweep.best.front();
+    EXPECT_TRUE(reason_text(r.reasons[1], best).ends_with("There is no other choice."));
+    EXPECT_TRUE(reason_text(r.reasons[2], best).ends_with("With any other, no plan is feasible: too large"));
     r.thumb.then = {
         .parallelism = examples::two_stages().plan.parallelism, .step = from_seconds(2), .peak = {}, .why_not = ""};
     EXPECT_TRUE(contains(recommendation_table(r), "That is the recommended plan."));
