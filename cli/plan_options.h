@@ -25,8 +25,8 @@ inline constexpr const char* recompute_help =
 std::vector<OptionGroup> plan_option_groups();
 Plan plan_from_options(const Options& options);
 
-// For a sweep: the axes that it varies (tensor, pipeline, data, zero-stage, micro-batch-size,
-// recompute, with them stage-layers) are left out, whatever the file says of them; --schedule is
+// For a sweep: the axes that it varies (tensor, pipeline, virtual-pipeline, data, zero-stage,
+// micro-batch-size, recompute, with them stage-layers) are left out, whatever the file says of them; --schedule is
 // the sweep's own option too, but a file's schedule stays.
 std::vector<OptionGroup> sweep_base_option_groups();
 Plan sweep_base_from_options(const Options& options);

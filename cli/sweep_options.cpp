@@ -23,6 +23,7 @@ SweepSpace space_from(const Options& options) {
     };
     sizes("tensor", space.tensor);
     sizes("pipeline", space.pipeline);
+    sizes("virtual-pipeline", space.virtual_pipeline);
     sizes("data", space.data);
     sizes("micro-batch-size", space.micro_batch_size);
     if (options.has("zero-stage"))
@@ -46,6 +47,7 @@ std::vector<OptionGroup> sweep_option_groups() {
     groups.push_back({"Axes (values with commas between them; left out: all that are worth trying)",
                       {{"tensor", "N,...", "tensor-parallel ranks"},
                        {"pipeline", "N,...", "pipeline stages"},
+                       {"virtual-pipeline", "N,...", "chunks a stage"},
                        {"data", "N,...", "data-parallel ranks"},
                        {"zero-stage", "N,...", "0 to 3"},
                        {"micro-batch-size", "N,...", "samples a microbatch"},

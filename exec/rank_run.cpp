@@ -43,6 +43,7 @@ std::string describe(const StageProgram& stage, std::int32_t instruction) {
     std::string text = fmt::format("instruction {} ({} on {}", instruction, what, name_of(i.stream));
     if (i.section >= 0) text += ", " + stage.sections[static_cast<std::size_t>(i.section)];
     if (i.microbatch >= 0) text += fmt::format(", microbatch {}", i.microbatch);
+    if (i.chunk > 0) text += fmt::format(", chunk {}", i.chunk);
     return text + ")";
 }
 

@@ -9,29 +9,20 @@
 #include <optional>
 
 #include "base/error.h"
+#include "plan/check_rules.h"
 #include "plan/framework.h"
+#include "plan/layers_by_chunk.h"
 
 namespace foretrain {
 
-namespace {
+namespace check_rules {
 
-using Rejections = std::vector<Rejection>;
-
-// No size of a plan is larger; two of them multiply without overflow only where that is shown.
-constexpr std::int64_t largest = std::int64_t{1} << 40;
-
-bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
-
-// a b c, or nothing where that exceeds 64 bits. All are at least 1.
-std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t c) {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
     if (a > most / b || a * b > most / c) return std::nullopt;
     return a * b * c;
 }
 
-std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
-
-// The first divisors of n, what a user would choose from.
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
     std::vector<std::int64_t> out;
     for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)
@@ -46,9 +37,8 @@ std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candida
     return best;
 }
 
-// `also`: what the suggestion must divide besides n.
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
-                      std::int64_t also = 0) {
+                      std::int64_t also) {
     const std::vector<std::int64_t> allowed = small_divisors(n);
     return {.reason = reason,
             .field = field,
@@ -57,6 +47,21 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
             .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
             .suggestion = std::to_string(nearest_of(found, small_divisors(std::gcd(n, also))))};
 }
+
+}  // namespace check_rules
+
+namespace {
+
+using namespace check_rules;
+using Rejections = std::vector<Rejection>;
+
+// No size of a plan is larger; two of them multiply without overflow only where that is shown.
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+constexpr std::int64_t most_chunks = std::numeric_limits<std::int16_t>::max();  // Instruction::chunk
+
+bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
+
+std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
 
 // What every number of tensor ranks divides; 1 at least.
 std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
@@ -79,7 +84,15 @@ void check_sizes(const Plan& plan, Rejections& out) {
     const Parallelism& p = plan.parallelism;
     need("parallelism.tensor", p.tensor);
     need("parallelism.pipeline", p.pipeline);
+    if (p.virtual_pipeline < 1 || p.virtual_pipeline > most_chunks)
+        out.push_back({.reason = "size_out_of_range",
+                       .field = "parallelism.virtual_pipeline",
+                       .found = std::to_string(p.virtual_pipeline),
+                       .rule = fmt::format("must be from 1 to {}", most_chunks),
+                       .suggestion = p.virtual_pipeline < 1 ? "1" : ""});
     need("parallelism.data", p.data);
+    if (p.first_stage_layers != 0) need("parallelism.first_stage_layers", p.first_stage_layers);
+    if (p.last_stage_layers != 0) need("parallelism.last_stage_layers", p.last_stage_layers);
     need("parallelism.micro_batch_size", p.micro_batch_size);
     need("training.global_batch_size", plan.training.global_batch_size);
     need("training.sequence_length", plan.training.sequence_length);
@@ -120,7 +133,8 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     if (microbatches > most_microbatches)
         refuse("too_many_microbatches", "training.global_batch_size", fmt::format("{:.0f} microbatches", microbatches),
                fmt::format("must be at most {:.0f} on each data rank", most_microbatches));
-    else if (const double passes = microbatches * d(plan.parallelism.pipeline); passes > most_passes)
+    else if (const double passes = microbatches * d(plan.parallelism.pipeline) * d(plan.parallelism.virtual_pipeline);
+             passes > most_passes)
         refuse("too_many_microbatches", "training.global_batch_size",
                fmt::format("{:.0f} microbatches on {} stages", microbatches, plan.parallelism.pipeline),
                fmt::format("microbatches x stages must be at most {:.0f}", most_passes));
@@ -202,39 +216,6 @@ void check_sequence(const Plan& plan, Rejections& out) {
                                   "sequence_length (sequence_parallel)", s));
 }
 
-void check_even_stages(const Plan& plan, Rejections& out) {
-    if (plan.model.layers % plan.parallelism.pipeline == 0) return;
-    Rejection r = must_divide("pipeline_divides_layers", "parallelism.pipeline", plan.parallelism.pipeline, "layers",
-                              plan.model.layers, plan.cluster.devices());
-    r.rule += ", or stage_layers be given";
-    out.push_back(std::move(r));
-}
-
-void check_given_stages(const Plan& plan, Rejections& out) {
-    const std::vector<std::int64_t>& stages = plan.parallelism.stage_layers;
-    const auto refuse = [&](const char* reason, std::string found, std::string rule) {
-        out.push_back({.reason = reason,
-                       .field = "parallelism.stage_layers",
-                       .found = std::move(found),
-                       .rule = std::move(rule)});
-    };
-    if (static_cast<std::int64_t>(stages.size()) != plan.parallelism.pipeline)
-        refuse("stage_layers_per_stage", fmt::format("{} entries", stages.size()),
-               fmt::format("must have one for each of pipeline = {} stages", plan.parallelism.pipeline));
-    std::int64_t left = plan.model.layers;  // counted down, so that no sum overflows
-    for (std::int64_t n : stages) {
-        if (n < 1) return refuse("stage_layers_positive", std::to_string(n), "must be at least 1 each");
-        if (n > left) {
-            left = -1;
-            break;
-        }
-        left -= n;
-    }
-    if (left != 0)
-        refuse("stage_layers_sum", fmt::format("a sum {} layers", left > 0 ? "below" : "above"),
-               fmt::format("must sum to layers = {}", plan.model.layers));
-}
-
 void check_batch(const Plan& plan, Rejections& out) {
     const std::int64_t batch = plan.training.global_batch_size;
     const Parallelism& p = plan.parallelism;
@@ -254,14 +235,14 @@ void check_recompute(const Plan& plan, Rejections& out) {
     const Recompute& r = plan.parallelism.recompute;
     using Kind = Recompute::Kind;
     if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every) return;
-    const Parallelism& p = plan.parallelism;
-    const std::int64_t most = p.stage_layers.empty() ? std::max<std::int64_t>(plan.model.layers / p.pipeline, 1)
-                                                     : *std::max_element(p.stage_layers.begin(), p.stage_layers.end());
+    if (!layers_divide(plan)) return;  // check_stage_layers says so
+    const std::int64_t most = most_layers_of_chunk(plan);
     if (r.layers >= 1 && r.layers <= most) return;
     out.push_back({.reason = "recompute_layers",
                    .field = "parallelism.recompute",
                    .found = describe(r),
-                   .rule = fmt::format("must be from 1 to the {} layers of a stage", most),
+                   .rule = fmt::format("must be from 1 to the {} layers of a {}", most,
+                                       plan.parallelism.virtual_pipeline > 1 ? "chunk" : "stage"),
                    .suggestion = std::to_string(r.layers < 1 ? 1 : most)});
 }
 
@@ -304,6 +285,8 @@ void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
     if (!contains(f.schedules, p.schedule))
         refuse("framework_schedule", "parallelism.schedule", std::string(name_of(p.schedule)),
                names_of(f.schedules, [](Schedule s) { return name_of(s); }));
+    if (p.virtual_pipeline > 1 && !f.interleaves)
+        refuse("framework_interleaving", "parallelism.virtual_pipeline", std::to_string(p.virtual_pipeline), "1");
     if (!contains(f.precisions, plan.training.precision))
         refuse("framework_precision", "training.precision", std::string(name_of(plan.training.precision)),
                names_of(f.precisions, [](DType t) { return name_of(t); }));
@@ -384,10 +367,7 @@ std::vector<Rejection> check(const Plan& plan) {
     check_world(plan, out);
     check_tensor(plan, out);
     check_sequence(plan, out);
-    if (plan.parallelism.stage_layers.empty())
-        check_even_stages(plan, out);
-    else
-        check_given_stages(plan, out);
+    check_stage_layers(plan, out);
     check_batch(plan, out);
     check_recompute(plan, out);
     if (const Framework* f = known_framework(plan, out)) {

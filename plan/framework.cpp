@@ -19,6 +19,7 @@ Framework foretrain_profile() {
             .runnable = true,
             .zero_stages = {0, 1, 2, 3},
             .schedules = {Schedule::gpipe, Schedule::one_f_one_b},
+            .interleaves = true,
             .precisions = {DType::fp32, DType::fp64, DType::bf16, DType::fp16},
             .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment, Kind::every},
             .default_sequence_parallel = false,
@@ -38,6 +39,7 @@ Framework megatron_profile() {
         .runnable = false,
         .zero_stages = {0, 1},
         .schedules = {Schedule::one_f_one_b},
+        .interleaves = true,
         .precisions = {DType::bf16, DType::fp16, DType::fp32},
         .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment},
         .default_sequence_parallel = true,
@@ -50,6 +52,8 @@ Framework megatron_profile() {
                 "docs/user-guide/features/dist_optimizer.md: the distributed optimizer shards "
                 "optimizer state (stage 1); stages 2 and 3 are its FSDP, another profile",
             "schedules: " + repo + "megatron/core/pipeline_parallel/schedules.py (1F1B; no GPipe)",
+            "interleaves: " + repo +
+                "megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving",
             "precisions: " + repo + "docs/user-guide/features/dist_optimizer.md (bf16, fp16, fp32)",
             "recompute: " + repo +
                 "megatron/core/transformer/transformer_config.py: selective (core_attn), full with "

@@ -21,6 +21,7 @@ struct Framework {
     bool runnable = false;  // `run` and `validate` accept it
     std::vector<int> zero_stages;
     std::vector<Schedule> schedules;
+    bool interleaves = false;  // several chunks a stage (virtual_pipeline)
     std::vector<DType> precisions;
     std::vector<Recompute::Kind> recompute;
     bool default_sequence_parallel = false;  // whenever tensor > 1 and it divides

@@ -5,12 +5,6 @@
 
 namespace foretrain {
 
-std::vector<std::int64_t> layers_by_stage(const Plan& plan) {
-    const Parallelism& p = plan.parallelism;
-    if (!p.stage_layers.empty()) return p.stage_layers;
-    return std::vector<std::int64_t>(static_cast<std::size_t>(p.pipeline), plan.model.layers / p.pipeline);
-}
-
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe ? "gpipe" : "1f1b"; }
 
 std::string describe(const Recompute& recompute) {
@@ -26,10 +20,14 @@ std::string describe(const Recompute& recompute) {
 }
 
 std::string describe(const Parallelism& p) {
-    std::string s =
-        fmt::format("tp {} pp {} dp {} zero {} mbs {} {}{} recompute {}", p.tensor, p.pipeline, p.data, p.zero_stage,
-                    p.micro_batch_size, name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
+    std::string s = fmt::format("tp {} pp {}", p.tensor, p.pipeline);
+    if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
+    s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, p.zero_stage, p.micro_batch_size,
+                     name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
     if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
+    if (p.first_stage_layers != 0) s += fmt::format(" first {}", p.first_stage_layers);
+    if (p.last_stage_layers != 0) s += fmt::format(" last {}", p.last_stage_layers);
+    if (p.embedding_and_head_as_layers) s += " embedding and head as layers";
     return s;
 }
 

@@ -49,13 +49,18 @@ struct Training {
 struct Parallelism {
     std::int64_t tensor = 1;
     std::int64_t pipeline = 1;
+    std::int64_t virtual_pipeline = 1;  // chunks a stage; more than one: interleaved
     std::int64_t data = 1;
     bool sequence_parallel = false;
     int zero_stage = 0;
     std::int64_t micro_batch_size = 1;
     Schedule schedule = Schedule::one_f_one_b;
     Recompute recompute;
-    std::vector<std::int64_t> stage_layers;  // empty: even
+    // Which layers a stage holds, see plan/layers_by_chunk.h; left as they are: even.
+    std::vector<std::int64_t> stage_layers;  // by chunk, in the model's order
+    std::int64_t first_stage_layers = 0;     // 0: as the other stages
+    std::int64_t last_stage_layers = 0;
+    bool embedding_and_head_as_layers = false;
     Overlap overlap;
     bool operator==(const Parallelism&) const = default;
 };
@@ -76,10 +81,7 @@ struct Plan {
     std::int64_t tokens_per_microbatch() const { return parallelism.micro_batch_size * training.sequence_length; }
 };
 
-// Layers of each stage: as given, or even. Precondition: the plan checks.
-std::vector<std::int64_t> layers_by_stage(const Plan& plan);
-
-// One line, e.g. "tp 4 pp 2 dp 2 zero 1 mbs 1 1f1b sp recompute full", and its parts' names.
+// One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full", and its parts' names.
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);  // "none", "segment 4", ...
 std::string_view name_of(Schedule schedule);       // "gpipe", "1f1b"

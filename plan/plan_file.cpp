@@ -50,10 +50,24 @@ const std::vector<std::string> training_keys{"global_batch_size",
                                              "beta2",
                                              "epsilon",
                                              "weight_decay"};
-const std::vector<std::string> parallelism_keys{
-    "tensor",   "pipeline",          "virtual_pipeline", "context",         "expert",
-    "data",     "sequence_parallel", "zero_stage",       "zero_shard_size", "micro_batch_size",
-    "schedule", "recompute",         "stage_layers",     "offload",         "overlap"};
+const std::vector<std::string> parallelism_keys{"tensor",
+                                                "pipeline",
+                                                "virtual_pipeline",
+                                                "context",
+                                                "expert",
+                                                "data",
+                                                "sequence_parallel",
+                                                "zero_stage",
+                                                "zero_shard_size",
+                                                "micro_batch_size",
+                                                "schedule",
+                                                "recompute",
+                                                "stage_layers",
+                                                "first_stage_layers",
+                                                "last_stage_layers",
+                                                "embedding_and_head_as_layers",
+                                                "offload",
+                                                "overlap"};
 const std::vector<std::string> overlap_keys{"gradient_reduce", "parameter_gather", "tensor", "pipeline"};
 
 // Fields of the file form that are not supported yet: null and the neutral value are accepted.
@@ -132,7 +146,7 @@ Overlap overlap_from(const Json& value) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    for (const char* key : {"virtual_pipeline", "context", "expert"}) refuse_unless_neutral(value, key, Json(1));
+    for (const char* key : {"context", "expert"}) refuse_unless_neutral(value, key, Json(1));
     for (const char* key : {"zero_shard_size", "offload"}) refuse_unless_neutral(value, key, Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
@@ -141,6 +155,7 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     p.data = 0;
     size("tensor", p.tensor);
     size("pipeline", p.pipeline);
+    size("virtual_pipeline", p.virtual_pipeline);
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
     if (value.has("zero_stage")) p.zero_stage = static_cast<int>(value.at("zero_stage").integer(0, 3));
@@ -149,13 +164,20 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     if (value.has("sequence_parallel")) p.sequence_parallel = value.at("sequence_parallel").boolean();
     if (value.has("schedule")) {
         const Json schedule = value.at("schedule");
-        if (const std::string name = schedule.string(); name == "interleaved-1f1b" || name == "zero-bubble")
+        const std::string name = schedule.string();
+        if (name == "interleaved-1f1b")
+            schedule.fail("\"interleaved-1f1b\"", "1f1b, which interleaves with \"virtual_pipeline\" of 2 or more");
+        if (name == "zero-bubble")
             schedule.fail(fmt::format("\"{}\", which is not supported yet", name), "gpipe or 1f1b");
         p.schedule = static_cast<Schedule>(schedule.one_of(schedule_names));
     }
     if (value.has("recompute")) p.recompute = recompute_from(value.at("recompute"));
     if (value.has("stage_layers"))
         for (const Json& n : value.at("stage_layers").items()) p.stage_layers.push_back(n.integer(1, largest));
+    size("first_stage_layers", p.first_stage_layers);
+    size("last_stage_layers", p.last_stage_layers);
+    if (value.has("embedding_and_head_as_layers"))
+        p.embedding_and_head_as_layers = value.at("embedding_and_head_as_layers").boolean();
     if (value.has("overlap")) p.overlap = overlap_from(value.at("overlap"));
     return p;
 }
@@ -253,6 +275,7 @@ Json parallelism_to_json(const Parallelism& p) {
     Json out = Json::object();
     out.set("tensor", p.tensor)
         .set("pipeline", p.pipeline)
+        .set("virtual_pipeline", p.virtual_pipeline)
         .set("data", p.data)
         .set("sequence_parallel", p.sequence_parallel)
         .set("zero_stage", p.zero_stage)
@@ -264,6 +287,9 @@ Json parallelism_to_json(const Parallelism& p) {
         for (std::int64_t n : p.stage_layers) layers.push(Json(n));
         out.set("stage_layers", std::move(layers));
     }
+    if (p.first_stage_layers != 0) out.set("first_stage_layers", p.first_stage_layers);
+    if (p.last_stage_layers != 0) out.set("last_stage_layers", p.last_stage_layers);
+    if (p.embedding_and_head_as_layers) out.set("embedding_and_head_as_layers", true);
     return out.set("overlap", std::move(overlap));
 }
 

@@ -6,6 +6,11 @@
 // GPipe runs every forward, then every backward. 1F1B runs stages - stage - 1 forwards to warm up,
 // then one forward and one backward in turn, then the remaining backwards (PipeDream-flush,
 // arXiv:2006.09503; the warm-up count as in Megatron-LM's schedules.py).
+//
+// With several chunks a stage they are interleaved (arXiv:2104.04473): microbatches go in rounds of
+// `stages`, a round through one chunk after the other, backward from the last chunk to the first.
+// 1F1B then warms up with 2 (stages - stage - 1) + (chunks - 1) stages forwards. The microbatches
+// must fill their rounds (plan/check.h).
 #pragma once
 
 #include <cstdint>
@@ -22,9 +27,10 @@ struct Pass {
     bool operator==(const Pass&) const = default;
 };
 
-std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches);
+std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches,
+                                 std::int64_t chunks = 1);
 
-// The most microbatches whose activations a stage holds at once: forwards begun minus backwards done.
+// The most chunk passes whose activations a stage holds at once: forwards begun minus backwards done.
 std::int64_t most_in_flight(const std::vector<Pass>& order);
 
 }  // namespace foretrain

@@ -38,6 +38,13 @@ std::string pipeline_text(const Prediction& p) {
                        p.plan.model.layers / stages, p.plan.model.layers, share_of_step(p, &StageTime::bubble));
 }
 
+std::string virtual_text(const Prediction& p) {
+    const std::int64_t chunks = p.plan.parallelism.virtual_pipeline;
+    if (p.plan.parallelism.pipeline == 1) return "there is nothing to interleave in one stage";
+    if (chunks == 1) return "each stage holds one run of layers, and sends each microbatch on once";
+    return fmt::format("each stage takes turns with {} runs of layers, for a smaller bubble and more messages", chunks);
+}
+
 std::string zero_text(const Prediction& p) {
     const Parallelism& a = p.plan.parallelism;
     if (a.data == 1) return "there is one data rank, and nothing to share out";
@@ -57,6 +64,7 @@ std::string recompute_text(const Prediction& p) {
 std::string because(const AxisReason& r, const Prediction& best) {
     if (r.axis == "tensor") return tensor_text(best);
     if (r.axis == "pipeline") return pipeline_text(best);
+    if (r.axis == "virtual_pipeline") return virtual_text(best);
     if (r.axis == "zero_stage") return zero_text(best);
     if (r.axis == "recompute") return recompute_text(best);
     const std::int64_t n = best.plan.microbatches();
@@ -65,6 +73,7 @@ std::string because(const AxisReason& r, const Prediction& best) {
 
 std::string in_words(const std::string& axis) {
     if (axis == "zero_stage") return "ZeRO stage";
+    if (axis == "virtual_pipeline") return "virtual pipeline";
     if (axis == "micro_batch_size") return "micro-batch size";
     return axis;
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 #include "plan/program/access.h"
+#include "plan/program/partners.h"
 
 namespace foretrain {
 
@@ -25,28 +25,11 @@ bool crosses_stages(const Instruction& i) {
 }  // namespace
 
 Meetings::Meetings(const Program& program) : program_(program) {
-    // Both sides of a message, and all sides of a collective across stages, get the same key; the
-    // n-th of a stage meets the n-th of the others.
-    using Key = std::tuple<Axis, InstructionKind, std::int64_t, std::int64_t, std::size_t>;  // from, to, n
-    std::map<Key, std::vector<Place>> met;
-    for (std::size_t s = 0; s < program.stages.size(); ++s) {
-        const auto stage = static_cast<std::int64_t>(s);
-        std::map<Key, std::size_t> seen;
-        const std::vector<Instruction>& list = program.stages[s].instructions;
-        for (std::size_t id = 0; id < list.size(); ++id) {
-            const Instruction& i = list[id];
-            if (!crosses_stages(i)) continue;
-            const bool received = i.kind == InstructionKind::recv;
-            Key key{i.axis, received ? InstructionKind::send : i.kind, -1, -1, 0};
-            if (is_message(i.kind))
-                key = {Axis::none, InstructionKind::send, received ? i.peer : stage, received ? stage : i.peer, 0};
-            const std::size_t ordinal = seen[key]++;
-            std::get<4>(key) = ordinal;
-            met[key].emplace_back(stage, static_cast<std::int32_t>(id));
+    for (const Meeting& m : meetings(program))
+        for (std::size_t k = 0; k < std::min(m.ids[0].size(), m.ids[1].size()); ++k) {
+            const std::vector<Place> places{{m.stage[0], m.ids[0][k]}, {m.stage[1], m.ids[1][k]}};
+            for (const Place& place : places) across_stages_[place] = places;
         }
-    }
-    for (const auto& [key, places] : met)
-        for (const Place& place : places) across_stages_[place] = places;
 }
 
 std::vector<Meetings::Participant> Meetings::participants(std::int64_t rank, std::int32_t instruction) const {

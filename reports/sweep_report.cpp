@@ -18,16 +18,16 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
     Bytes most;
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
-    TextTable t({"#", "tp", "pp", "dp", "zero", "mbs", "schedule", "recompute", "step ms", "tok/s/GPU", "MFU",
+    TextTable t({"#", "tp", "pp", "v", "dp", "zero", "mbs", "schedule", "recompute", "step ms", "tok/s/GPU", "MFU",
                  small ? "peak MiB" : "peak GiB"},
                 0);
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
         const Prediction& p = plans[i];
         const Parallelism& a = p.plan.parallelism;
         t.row({fmt::format("{}", i + 1), fmt::format("{}", a.tensor), fmt::format("{}", a.pipeline),
-               fmt::format("{}", a.data), fmt::format("{}", a.zero_stage), fmt::format("{}", a.micro_batch_size),
-               std::string(name_of(a.schedule)), describe(a.recompute), fmt::format("{:.2f}", seconds(p.step) * 1e3),
-               grouped(tokens_per_second_per_device(p)), percent(p.mfu()),
+               fmt::format("{}", a.virtual_pipeline), fmt::format("{}", a.data), fmt::format("{}", a.zero_stage),
+               fmt::format("{}", a.micro_batch_size), std::string(name_of(a.schedule)), describe(a.recompute),
+               fmt::format("{:.2f}", seconds(p.step) * 1e3), grouped(tokens_per_second_per_device(p)), percent(p.mfu()),
                small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
                      : gib(p.peak_bytes())});
     }

@@ -193,6 +193,7 @@ std::string describe(const StageProgram& stage, const Instruction& i) {
     std::string s = call_text(stage, i);
     if (i.section >= 0) s += fmt::format(", {}", stage.sections[static_cast<std::size_t>(i.section)]);
     if (i.microbatch >= 0) s += fmt::format(", microbatch {}", i.microbatch);
+    if (i.chunk > 0) s += fmt::format(", chunk {}", i.chunk);
     return s;
 }
 

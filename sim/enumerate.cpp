@@ -5,6 +5,7 @@
 #include <set>
 
 #include "plan/framework.h"
+#include "plan/layers_by_chunk.h"
 #include "sim/sweep.h"
 
 namespace foretrain {
@@ -63,16 +64,37 @@ std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space
     return out;
 }
 
-// Appends the plans that share tensor, pipeline and data.
+// Numbers of chunks that the layers divide by. More than one where interleaving is of use.
+std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const SweepSpace& space, Plan plan) {
+    Parallelism& p = plan.parallelism;
+    const bool interleaves =
+        framework.interleaves && p.pipeline > 1 &&
+        (space.schedule.empty() ? p.schedule == Schedule::one_f_one_b : allowed(space.schedule, Schedule::one_f_one_b));
+    std::vector<std::int64_t> out;
+    if (!space.virtual_pipeline.empty()) {
+        for (std::int64_t n : space.virtual_pipeline)
+            if (p.virtual_pipeline = n; layers_divide(plan) && (n == 1 || p.pipeline > 1)) out.push_back(n);
+        return out;
+    }
+    const std::int64_t most = interleaves ? plan.model.layers / p.pipeline : 1;
+    for (p.virtual_pipeline = 1; p.virtual_pipeline <= most; ++p.virtual_pipeline)
+        if (layers_divide(plan)) out.push_back(p.virtual_pipeline);
+    return out;
+}
+
+// Appends the plans that share tensor, pipeline, virtual_pipeline and data.
 void append(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
     const Parallelism& p = base.parallelism;
     if (base.training.global_batch_size % p.data != 0) return;
     const std::int64_t samples = base.training.global_batch_size / p.data;
     const std::vector<Schedule> schedules = space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
-    const std::int64_t layers = layers_by_stage(base).front();
+    const std::int64_t layers = most_layers_of_chunk(base);
     for (int zero : zero_stages(framework, space, p.data))
         for (std::int64_t micro_batch : micro_batches(space, samples))
-            for (Schedule schedule : schedules)
+            for (Schedule schedule : schedules) {
+                if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
+                if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
+                    continue;
                 for (const Recompute& recompute : recomputes(framework, space, layers)) {
                     out.push_back(base);
                     Parallelism& q = out.back().parallelism;
@@ -81,6 +103,7 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
                     q.schedule = schedule;
                     q.recompute = recompute;
                 }
+            }
 }
 
 // An axis by the name of its field, and how to leave it open.
@@ -93,6 +116,7 @@ struct NamedAxis {
 constexpr NamedAxis named_axes[] = {
     {"tensor", &SweepSpace::tensor, &Parallelism::tensor},
     {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
+    {"virtual_pipeline", &SweepSpace::virtual_pipeline, &Parallelism::virtual_pipeline},
     {"data", &SweepSpace::data, &Parallelism::data},
     {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
 };
@@ -149,10 +173,6 @@ std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
         if (!allowed(space.tensor, tensor) || !divides_model(base.model, tensor)) continue;
         for (std::int64_t pipeline : divisors(devices / tensor)) {
             if (!allowed(space.pipeline, pipeline) || pipeline > base.model.layers) continue;
-            const bool uneven = !base.parallelism.stage_layers.empty();
-            if (uneven ? base.parallelism.stage_layers.size() != static_cast<std::size_t>(pipeline)
-                       : base.model.layers % pipeline != 0)
-                continue;
             Plan plan = base;
             plan.parallelism.tensor = tensor;
             plan.parallelism.pipeline = pipeline;
@@ -161,7 +181,10 @@ std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
             plan.parallelism.sequence_parallel =
                 tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel &&
                                                                base.training.sequence_length % tensor == 0);
-            append(plan, framework, space, out);
+            for (std::int64_t chunks : virtual_pipelines(framework, space, plan)) {
+                plan.parallelism.virtual_pipeline = chunks;
+                append(plan, framework, space, out);
+            }
         }
     }
     return out;

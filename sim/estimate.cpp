@@ -1,7 +1,6 @@
 #include "sim/estimate.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "sim/live_peak.h"
@@ -16,19 +15,18 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
-    std::map<const Stage*, std::size_t> known;
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
-        const Stage& stage = *skeleton.stages[s].stage;
-        const auto [same, fresh] = known.try_emplace(&stage, s);
-        bodies_.push_back(fresh ? body_costs(stage, static_cast<std::int64_t>(s), grid, cost) : bodies_[same->second]);
+        std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
+        for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
+            const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
+            if (fresh) known->second = body_costs(*chunk.stage, static_cast<std::int64_t>(s), grid, cost);
+            for (const BodyCost& body : known->second) bodies.push_back(&body);
+        }
     }
 }
 
 Estimate Estimator::estimate_with(const TimelineDurations& durations) const {
-    StageBodies bodies(bodies_.size());
-    for (std::size_t s = 0; s < bodies_.size(); ++s)
-        for (const BodyCost& b : bodies_[s]) bodies[s].push_back(&b);
-    return Timeline(skeleton_, activity_of(bodies)).run(bodies, durations, skeleton_.microbatches);
+    return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
 }
 
 Estimate Estimator::estimate() const { return estimate_with(timeline_durations(skeleton_, cost_)); }
@@ -41,29 +39,35 @@ Estimate Estimator::estimate_with_free_messages() const {
     return estimate_with(d);
 }
 
-Estimator::StageBusy Estimator::busy(std::size_t s) const {
-    const Stage& stage = *skeleton_.stages[s].stage;
-    const auto of = [&](std::int32_t body) { return bodies_[s][at(body)].busy; };
+Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
+    const auto of = [&](std::int32_t body) { return bodies_[s][at(chunk.body(body))]->busy; };
+    const Stage& stage = *chunk.stage;
     return {of(stage.forward), of(stage.backward), of(stage.backward_last), of(stage.optimizer)};
 }
 
-// A stage's stream is busy for all its microbatches. Its first forward pass starts only after those
-// of the stages before it, and after its last backward pass theirs remain.
+// A stage's stream is busy for all its microbatches. Its first forward pass, its first chunk's, starts
+// only after those of the stages before it, and after its last backward pass theirs remain.
 Time Estimator::bound() const {
     Time fill;  // of the stages before: forward, backward and two messages
     Time best;
-    const Time first_step = busy(0).optimizer[0];
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const StageBusy b = busy(s);
-        for (std::size_t stream = 0; stream < body_streams; ++stream) {
-            const Time passes = (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
-                                b.forward[stream] + b.backward_last[stream];
-            // Only the compute stream is bound to the order of the passes.
-            if (stream == 0) best = std::max(best, fill + passes + (s == 0 ? first_step : Time{}));
-            best = std::max(best, passes + b.optimizer[stream]);
+        const StageSkeleton& stage = skeleton_.stages[s];
+        Busy passes{}, steps{};
+        for (const ChunkSkeleton& chunk : stage.chunks) {
+            const ChunkBusy b = busy(s, chunk);
+            for (std::size_t stream = 0; stream < body_streams; ++stream) {
+                passes[stream] += (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
+                                  b.forward[stream] + b.backward_last[stream];
+                steps[stream] += b.optimizer[stream];
+            }
         }
+        // Only the compute stream is bound to the order of the passes.
+        best = std::max(best, fill + passes[0] + (s == 0 ? steps[0] : Time{}));
+        for (std::size_t stream = 0; stream < body_streams; ++stream)
+            best = std::max(best, passes[stream] + steps[stream]);
         if (s + 1 < bodies_.size()) {
-            const Bytes message{skeleton_.stages[s].stage->boundary_elements * size_of(skeleton_.context.types.weight)};
+            const ChunkBusy b = busy(s, stage.chunks.front());
+            const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
             const auto here = static_cast<std::int64_t>(s);
             fill += b.forward[0] + std::min(b.backward[0], b.backward_last[0]) +
                     cost_.message(message, here, here + 1) + cost_.message(message, here + 1, here);
@@ -101,7 +105,7 @@ std::vector<WireCount> Estimator::wire() const {
         unroll_stage(skeleton_, s, code);
         for (const Instruction& i : code) {
             if (i.body >= 0)
-                for (const auto& [key, bytes] : bodies_[s][at(i.body)].wire) count[key] += bytes;
+                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes;
             else if (const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0); bytes.value > 0)
                 count[wire_key(i.axis, i.kind)] += bytes;
         }
@@ -113,9 +117,9 @@ std::vector<WireCount> Estimator::wire() const {
 double Estimator::executed(Flops BodyCost::*kind) const {
     double total = 0;
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const Stage& stage = *skeleton_.stages[s].stage;
-        total +=
-            static_cast<double>((bodies_[s][at(stage.forward)].*kind + bodies_[s][at(stage.backward)].*kind).value);
+        for (const ChunkSkeleton& chunk : skeleton_.stages[s].chunks)
+            for (const std::int32_t body : {chunk.stage->forward, chunk.stage->backward})
+                total += static_cast<double>((bodies_[s][at(chunk.body(body))]->*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();
     return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.data);

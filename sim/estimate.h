@@ -8,6 +8,7 @@
 //   e.bound() <= e.estimate().step
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "plan/program/result.h"
@@ -20,7 +21,10 @@ namespace foretrain {
 
 class Estimator {
 public:
+    // Keeps references to both.
     Estimator(const Skeleton& skeleton, const CostModel& cost);
+    Estimator(const Estimator&) = delete;  // bodies_ points into costs_
+    Estimator& operator=(const Estimator&) = delete;
 
     Time bound() const;
     Estimate estimate() const;
@@ -37,14 +41,15 @@ private:
     Estimate estimate_with(const TimelineDurations& durations) const;
 
     using Busy = std::array<Time, body_streams>;
-    struct StageBusy {
+    struct ChunkBusy {
         Busy forward, backward, backward_last, optimizer;
     };
-    StageBusy busy(std::size_t stage) const;
+    ChunkBusy busy(std::size_t stage, const ChunkSkeleton& chunk) const;
 
     const Skeleton& skeleton_;
     const CostModel& cost_;
-    std::vector<std::vector<BodyCost>> bodies_;  // by stage, then as in Stage::bodies
+    std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
+    StageBodies bodies_;                                   // as instructions name them
 };
 
 }  // namespace foretrain

@@ -68,8 +68,8 @@ std::string peak_section(const Body& body, const Stage& stage, std::int64_t firs
 }  // namespace
 
 LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& code) {
-    const Stage& s = *skeleton.stages[stage].stage;
-    const Bytes message{s.boundary_elements * size_of(skeleton.context.types.weight)};
+    const StageSkeleton& s = skeleton.stages[stage];
+    const Bytes message{s.boundary_elements() * size_of(skeleton.context.types.weight)};
     LivePeak peak;
     Bytes live;
     const auto reach = [&](Bytes now, std::size_t n) {
@@ -81,7 +81,7 @@ LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Inst
         if (i.kind == InstructionKind::alloc) live += message;
         if (i.kind == InstructionKind::free) live -= message;
         if (i.body >= 0) {
-            const Body& body = s.bodies[at(i.body)];
+            const Body& body = s.body(i);
             reach(live + body.live_peak, n);
             live += body.live_net;
         }
@@ -106,8 +106,10 @@ PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage) {
             begun.erase({code[n].chunk, code[n].microbatch});
     }
     moment.in_flight = static_cast<std::int64_t>(begun.size());
+    if (i.body < 0) return moment;
     const StageSkeleton& s = skeleton.stages[stage];
-    if (i.body >= 0) moment.section = peak_section(s.stage->bodies[at(i.body)], *s.stage, s.first_layer);
+    const ChunkSkeleton& chunk = s.chunks[at(i.chunk)];
+    moment.section = peak_section(s.body(i), *chunk.stage, chunk.first_layer);
     return moment;
 }
 

@@ -33,6 +33,8 @@ constexpr std::array fields{
           },
           [](SweepSpace& s, const Parallelism& p) { s.sequence_parallel = !p.sequence_parallel; }},
     Field{"tensor", [](SweepSpace& s, const Parallelism& p) { s.tensor = {p.tensor}; }, leave},
+    Field{"virtual_pipeline", [](SweepSpace& s, const Parallelism& p) { s.virtual_pipeline = {p.virtual_pipeline}; },
+          leave},
     Field{"pipeline", [](SweepSpace& s, const Parallelism& p) { s.pipeline = {p.pipeline}; }, leave},
 };
 
@@ -70,6 +72,7 @@ std::vector<std::string> changes_between(const Parallelism& from, const Parallel
         out.push_back(
             fmt::format("sequence_parallel {} -> {}", on_off(from.sequence_parallel), on_off(to.sequence_parallel)));
     differ("tensor", from.tensor, to.tensor);
+    differ("virtual_pipeline", from.virtual_pipeline, to.virtual_pipeline);
     differ("pipeline", from.pipeline, to.pipeline);
     return out;
 }

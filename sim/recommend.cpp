@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "models/parameters.h"
 #include "sim/explain.h"
@@ -42,17 +43,19 @@ AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& be
     return r;
 }
 
-// Which blocks of layers may be recomputed depends on the number of stages: one space for each.
+// Which blocks of layers may be recomputed depends on how many a chunk has: one space for each number of
+// stages and chunks.
 AxisReason recompute_reason(const std::vector<Plan>& all, const Plan& best, const SweepOptions& options) {
     AxisReason r{.axis = "recompute", .value = describe(best.parallelism.recompute)};
-    std::map<std::int64_t, std::set<Recompute>> others;
+    std::map<std::pair<std::int64_t, std::int64_t>, std::set<Recompute>> others;
     for (const Plan& plan : all)
         if (plan.parallelism.recompute != best.parallelism.recompute)
-            others[plan.parallelism.pipeline].insert(plan.parallelism.recompute);
+            others[{plan.parallelism.pipeline, plan.parallelism.virtual_pipeline}].insert(plan.parallelism.recompute);
     SweepOptions otherwise = options;
     otherwise.top = 1;
-    for (const auto& [pipeline, values] : others) {
-        otherwise.space.pipeline = {pipeline};
+    for (const auto& [chunks, values] : others) {
+        otherwise.space.pipeline = {chunks.first};
+        otherwise.space.virtual_pipeline = {chunks.second};
         otherwise.space.recompute.assign(values.begin(), values.end());
         improve(r.alternative, best, otherwise);
     }
@@ -68,6 +71,7 @@ std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions&
     return {
         reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
         reason("pipeline", all, plan, options, &Parallelism::pipeline, &SweepSpace::pipeline),
+        reason("virtual_pipeline", all, plan, options, &Parallelism::virtual_pipeline, &SweepSpace::virtual_pipeline),
         reason("zero_stage", all, plan, options, &Parallelism::zero_stage, &SweepSpace::zero_stage),
         reason("micro_batch_size", all, plan, options, &Parallelism::micro_batch_size, &SweepSpace::micro_batch_size),
         recompute_reason(all, plan, options)};

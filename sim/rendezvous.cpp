@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/program/access.h"
+#include "plan/program/partners.h"
 
 namespace foretrain {
 
@@ -24,10 +25,9 @@ void Rendezvous::begin_stage(std::int32_t stage) {
 Rendezvous::Queue& Rendezvous::channel(const Instruction& i) {
     const auto peer = static_cast<std::size_t>(i.peer), here = static_cast<std::size_t>(stage_);
     FORETRAIN_CHECK(i.peer >= 0 && peer < stages_ && peer != here, fmt::format("stage {} sends to {}", stage_, i.peer));
-    const bool send = i.kind == InstructionKind::send;
-    const std::size_t from = send ? here : peer, to = send ? peer : here;
-    const std::size_t backwards = i.stream == (send ? Stream::send_prev : Stream::recv_next) ? 1 : 0;
-    return channels_[(from * stages_ + to) * 2 + backwards];
+    const Channel channel = channel_of(i, stage_);
+    return channels_[(static_cast<std::size_t>(channel.from) * stages_ + static_cast<std::size_t>(channel.to)) * 2 +
+                     (channel.gradients ? 1 : 0)];
 }
 
 std::int32_t Rendezvous::append(Queue& queue, const Instruction& i, std::int64_t size) {

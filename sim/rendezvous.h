@@ -1,9 +1,8 @@
 // Instructions of different stages that start together: a send with its recv, and the collectives
 // whose groups span stages (the embedding pair, the pipeline).
 //
-// The k-th send from stage a to b meets the k-th recv at b from a, apart for messages towards the next
-// and towards the previous stage: with two stages those go to the same peer on different streams. The
-// k-th collective of an axis on one stage meets the k-th on the others.
+// The k-th send of a channel meets its k-th recv (plan/program/partners.h); the k-th collective of an
+// axis on one stage meets the k-th on the others. The same rule as there, but without tables.
 //
 //   Rendezvous meetings;
 //   meetings.begin(program.stages.size(), program.grid);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "plan/program/partners.h"
 
 namespace foretrain {
 
@@ -42,7 +43,7 @@ TimelineDurations timeline_durations(const Skeleton& skeleton, const CostModel& 
     TimelineDurations d;
     const auto stages = static_cast<std::int64_t>(skeleton.stages.size());
     for (std::int64_t s = 0; s < stages && stages > 1; ++s) {
-        const Bytes message{skeleton.stages[at(s)].stage->boundary_elements * size_of(skeleton.context.types.weight)};
+        const Bytes message{skeleton.stages[at(s)].boundary_elements() * size_of(skeleton.context.types.weight)};
         d.next.push_back(cost.message(message, s, (s + 1) % stages));
         d.previous.push_back(cost.message(message, s, (s + stages - 1) % stages));
     }
@@ -93,14 +94,14 @@ private:
         std::array<std::int32_t, stream_count> last{-1, -1, -1, -1, -1, -1, -1};  // its last, if a message
     };
 
-    // The two sides of messages between two stages in one direction, and of the reductions between
-    // first and last stage: the n-th of one side meets the n-th of the other.
+    // The two sides of a channel (plan/program/partners.h), and of the reductions between first and
+    // last stage: the n-th of one side meets the n-th of the other.
     struct Post {
         std::size_t stage = 0;
         std::size_t instruction = 0;
         std::vector<Clock> inputs;
     };
-    struct Channel {
+    struct Line {
         std::vector<Post> waiting;  // all of one side
         std::size_t met = 0;
     };
@@ -176,13 +177,24 @@ private:
                                                                     : Kind::delay;
         // What the optimizer waits for besides another stage comes first: see Timeline::walk.
         if (kind == Kind::optimizer) tied_last(w, i);
+        const bool reduction = kind != Kind::optimizer && reduction_last(i, streams);
         Operation& o = emit(kind, s, streams, static_cast<Clock>(streams));
         o.body = static_cast<std::uint32_t>(i.body);
         o.forwards = i.kind == InstructionKind::forward_chunk;
+        o.reduction_last = reduction;
         for (std::size_t stream = 0; stream < body_streams; ++stream) {
             if (stream < streams) w.streams[stream] = o.output + static_cast<Clock>(stream), w.last[stream] = -1;
             w.done[n][stream] = stream_clock(w, stream);
         }
+    }
+
+    bool reduction_last(const Instruction& i, std::size_t streams) {
+        for (int k = 0; k < i.waits; ++k)
+            if (i.wait[at(k)].stream == Stream::reduce) {
+                std::swap(inputs_[streams + at(k)], inputs_.back());
+                return true;
+            }
+        return false;
     }
 
     void tied_last(const Walk& w, const Instruction& i) {
@@ -227,22 +239,18 @@ private:
         const auto self = static_cast<std::int32_t>(s);
         const bool tied = i.axis == Axis::embedding;
         const bool sends = i.kind == InstructionKind::send;
-        const bool forwards = i.stream == Stream::send_next || i.stream == Stream::recv_prev;
-        const std::tuple key = tied    ? std::tuple{-1, -1, false}
-                               : sends ? std::tuple{self, i.peer, forwards}
-                                       : std::tuple{i.peer, self, forwards};
-        Channel& channel = channels_[key];
+        Line& line = lines_[tied ? Channel{} : channel_of(i, self)];
         w.last[stream] = static_cast<std::int32_t>(n);
-        if (channel.met == channel.waiting.size() || channel.waiting[channel.met].stage == s) {
+        if (line.met == line.waiting.size() || line.waiting[line.met].stage == s) {
             w.done[n].fill(open);
-            channel.waiting.push_back({s, n, inputs_});
+            line.waiting.push_back({s, n, inputs_});
             return;
         }
-        const Post& other = channel.waiting[channel.met++];
+        const Post& other = line.waiting[line.met++];
         // The sender's first, whichever side came first.
         inputs_.insert(sends ? inputs_.end() : inputs_.begin(), other.inputs.begin(), other.inputs.end());
         Operation& o = emit(tied ? Kind::reduce_tied : Kind::message, tied || sends ? s : at(i.peer), 0, 1);
-        o.forwards = forwards;
+        o.forwards = !tied && !channel_of(i, self).gradients;
         w.done[n].fill(o.output);
         walks_[other.stage].done[other.instruction].fill(o.output);
     }
@@ -316,7 +324,8 @@ private:
         for (std::size_t n = 0; n < b.operation - a.operation; ++n) {
             const Operation &x = out_.operations_[a.operation + n], &y = out_.operations_[b.operation + n];
             if (x.kind != y.kind || x.forwards != y.forwards || x.stage != y.stage || x.body != y.body ||
-                x.streams != y.streams || x.count != y.count || y.output - x.output != later)
+                x.streams != y.streams || x.reduction_last != y.reduction_last || x.count != y.count ||
+                y.output - x.output != later)
                 return false;
             for (std::size_t i = 0; i < x.count; ++i) {
                 const Clock in = out_.inputs_[x.inputs + i], next = out_.inputs_[y.inputs + i];
@@ -359,7 +368,7 @@ private:
     std::vector<Walk> walks_;
     std::vector<Clock> inputs_;  // of the instruction at hand
     std::size_t gathers_ = 1;
-    std::map<std::tuple<std::int32_t, std::int32_t, bool>, Channel> channels_;
+    std::map<Channel, Line> lines_;
 };
 
 Timeline::Timeline(const Skeleton& skeleton, std::uint32_t activity) {
@@ -478,6 +487,8 @@ private:
 
     template <bool accounts>
     void take(const Operation& o) {
+        if constexpr (accounts)
+            if (o.reduction_last) account_reduction(o);
         switch (o.kind) {
             case Kind::delay: {
                 const BodyCost& cost = *bodies_[o.stage][o.body];
@@ -519,6 +530,13 @@ private:
             // It waits for this stage's gradients, and last for those of a tied embedding.
             if (optimizer) t.data_exposed += std::max(Time{}, Time{latest(o, body_streams, o.count - 1U)} - entry[0]);
         }
+    }
+
+    // By how much the reductions are later than all else that the pass waits for.
+    void account_reduction(const Operation& o) {
+        const std::size_t last = o.count - 1U;
+        const std::int64_t otherwise = std::max(latest(o, 0, 1), latest(o, o.streams, last));
+        (*times_)[o.stage].data_exposed += Time{std::max<std::int64_t>(0, latest(o, last, o.count) - otherwise)};
     }
 
     void account_end(const Operation& o) {

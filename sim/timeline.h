@@ -64,11 +64,12 @@ private:
     enum class Kind : std::uint8_t { delay, body, optimizer, message, clear_loss, reduce_loss, reduce_tied, end };
     struct Operation {
         Kind kind = Kind::delay;
-        bool forwards = false;      // a message: to the next stage
-        std::uint16_t stage = 0;    // a message: its sender
-        std::uint32_t body = 0;     // in the stage's bodies
-        std::uint32_t inputs = 0;   // first of what it waits for, in inputs_; clocks
-        std::uint16_t streams = 0;  // of them, the clocks of the body's streams at its entry
+        bool forwards = false;        // a message: to the next stage
+        bool reduction_last = false;  // a pass whose last input is the end of this stage's own reductions
+        std::uint16_t stage = 0;      // a message: its sender
+        std::uint32_t body = 0;       // in the stage's bodies
+        std::uint32_t inputs = 0;     // first of what it waits for, in inputs_; clocks
+        std::uint16_t streams = 0;    // of them, the clocks of the body's streams at its entry
         std::uint16_t count = 0;
         std::uint32_t output = 0;  // clock that it sets, of a body one for each stream
     };

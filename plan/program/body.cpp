@@ -104,31 +104,6 @@ private:
     Bytes end_;
 };
 
-// What lives once code that stands for many has run all its times.
-class RepeatedLife {
-public:
-    explicit RepeatedLife(Body& body) : body_(body) {}
-
-    // Before instruction i.
-    void visit(std::size_t i, Bytes& live) {
-        const auto at = static_cast<std::int32_t>(i);
-        if (next_ < body_.repeats.size() && body_.repeats[next_].end == at && at > body_.repeats[next_].begin) {
-            const Bytes more = (live - entry_) * (body_.repeats[next_].times - 1);
-            body_.live_peak = std::max(body_.live_peak, peak + std::max(more, Bytes{}));
-            live += more;
-            ++next_;
-        }
-        if (next_ < body_.repeats.size() && body_.repeats[next_].begin == at) peak = entry_ = live;
-    }
-
-    Bytes peak;  // since the code at hand began
-
-private:
-    Body& body_;
-    Bytes entry_;
-    std::size_t next_ = 0;
-};
-
 Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
 
 }  // namespace
@@ -164,12 +139,34 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
     rewriter.finish();
 }
 
+Life life_of(const std::vector<Life>& pieces, const std::vector<CodeRepeat>& repeats) {
+    Life out;
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+        const std::int64_t times = p % 2 == 0 ? 1 : repeats[p / 2].times;
+        const Bytes before_last = std::max(pieces[p].net * (times - 1), Bytes{});
+        out.peak = std::max(out.peak, out.net + before_last + pieces[p].peak);
+        out.net += pieces[p].net * times;
+    }
+    return out;
+}
+
 void place_transients(Body& body) {
     Gaps gaps;
     Bytes live;
-    RepeatedLife repeated(body);
+    Bytes entry;  // what lives where the piece of code at hand begins
+    body.life.assign(1, {});
+    std::size_t repeat = 0;
+    const auto begin_piece = [&](std::size_t i) {
+        for (; repeat < 2 * body.repeats.size(); ++repeat) {
+            const CodeRepeat& r = body.repeats[repeat / 2];
+            if (static_cast<std::int32_t>(i) != (repeat % 2 == 0 ? r.begin : r.end)) return;
+            body.life.back().net = live - entry;
+            body.life.push_back({});
+            entry = live;
+        }
+    };
     for (std::size_t i = 0; i < body.code.size(); ++i) {
-        repeated.visit(i, live);
+        begin_piece(i);
         const Instruction& instruction = body.code[i];
         const bool begins = instruction.kind == InstructionKind::alloc;
         if (!begins && instruction.kind != InstructionKind::free) continue;
@@ -182,11 +179,13 @@ void place_transients(Body& body) {
             live -= buffer.bytes();
             if (transient) gaps.give(buffer.offset, aligned(buffer.bytes()));
         }
-        body.live_peak = std::max(body.live_peak, live);
-        repeated.peak = std::max(repeated.peak, live);
+        body.life.back().peak = std::max(body.life.back().peak, live - entry);
     }
-    repeated.visit(body.code.size(), live);
-    body.live_net = live;
+    begin_piece(body.code.size());
+    body.life.back().net = live - entry;
+    const Life whole = life_of(body.life, body.repeats);
+    body.live_peak = whole.peak;
+    body.live_net = whole.net;
     body.transient_bytes = gaps.end();
 }
 

@@ -69,6 +69,12 @@ struct CodeRepeat {
     std::int64_t times = 1;
 };
 
+// Bytes that begin and end to live while code runs: the most above those at its entry, and those that
+// outlive it.
+struct Life {
+    Bytes peak, net;
+};
+
 struct Body {
     const char* name = "";
     InstructionKind kind = InstructionKind::forward_chunk;
@@ -77,6 +83,7 @@ struct Body {
     std::vector<std::uint8_t> recomputed;  // by instruction: runs again what the forward pass ran
     std::vector<Cut> cuts;                 // ascending
     std::vector<CodeRepeat> repeats;       // ascending, disjoint; empty of a full stage
+    std::vector<Life> life;                // of the code before, in and after each repeat in turn
     Bytes transient_bytes;                 // the working set's region
     Bytes live_peak;                       // most owned bytes above those at entry
     Bytes live_net;                        // owned bytes at exit above those at entry
@@ -103,6 +110,9 @@ private:
     std::size_t next_cut_ = 0;
     std::int32_t after_kept_ = 0;  // where the last kept instruction ends
 };
+
+// Of the whole, with every repeat run as often as it says.
+Life life_of(const std::vector<Life>& pieces, const std::vector<CodeRepeat>& repeats);
 
 // Puts `alloc` before the first and `free` after the last use of every owned buffer. `begins` and
 // `ends` say whether slot buffers begin (forward) or end (backward) in this body.

@@ -51,24 +51,6 @@ void for_operands(const Body& body, const Instruction& i, Home home, F&& f) {
     }
 }
 
-// A stretch of code between uses of other units' weights.
-struct Run {
-    std::int32_t unit = -1;
-    std::int32_t first = -1;
-    std::int32_t last = -1;  // of the instructions that use it
-};
-
-std::vector<Run> weight_runs(const Stage& stage, const Body& body) {
-    std::vector<Run> runs;
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i)
-        for_operands(body, body.code[static_cast<std::size_t>(i)], Home::unit_weight, [&](std::int32_t b) {
-            const std::int32_t unit = weight_owner(stage, body.buffers[static_cast<std::size_t>(b)].unit);
-            if (runs.empty() || runs.back().unit != unit) runs.push_back({unit, i, i});
-            runs.back().last = i;
-        });
-    return runs;
-}
-
 void resolve_weights_in_place(const Stage& stage, Body& body) {
     for (BodyBuffer& b : body.buffers) {
         if (b.home != Home::unit_weight) continue;
@@ -83,7 +65,7 @@ public:
         : c_(c),
           stage_(stage),
           body_(body),
-          runs_(weight_runs(stage, body)),
+          runs_(weight_uses(stage, body)),
           rewriter_(body),
           entry_(gathered_entry_bytes(c, stage)),
           gathers_(runs_.size(), -1),
@@ -146,7 +128,7 @@ private:
     const StageContext& c_;
     const Stage& stage_;
     Body& body_;
-    std::vector<Run> runs_;
+    std::vector<UnitUse> runs_;
     Rewriter rewriter_;
     Bytes entry_;
     std::vector<std::int32_t> gathers_, last_used_;
@@ -156,9 +138,11 @@ private:
 
 class ReducePass {
 public:
-    ReducePass(const StageContext& c, Stage& stage, Body& body, bool last_microbatch)
+    ReducePass(const StageContext& c, const Stage& stage, std::vector<KernelArgs>& kernels, Body& body,
+               bool last_microbatch)
         : c_(c),
           stage_(stage),
+          kernels_(kernels),
           body_(body),
           rewriter_(body),
           staged_(c.zero >= 2),
@@ -190,26 +174,21 @@ public:
     }
 
 private:
-    struct Contribution {
-        std::int32_t unit = -1;
-        std::int32_t first = -1, last = -1;  // writers, old numbering
-        std::int32_t written = -1;           // last writer, new numbering
-        std::int32_t done = -1;              // end of the chain that reduces it
+    struct Contribution : UnitUse {  // by the old numbering
+        std::int32_t written = -1;   // last writer, new numbering
+        std::int32_t done = -1;      // end of the chain that reduces it
         std::size_t order = 0;
     };
 
     bool overlaps() const { return staged_ || c_.parallelism.overlap.gradient_reduce; }
 
     void find_contributions() {
-        for (std::int32_t i = 0; i < static_cast<std::int32_t>(body_.code.size()); ++i)
-            for_operands(body_, body_.code[static_cast<std::size_t>(i)], Home::unit_gradient, [&](std::int32_t b) {
-                const std::int32_t unit = body_.buffers[static_cast<std::size_t>(b)].unit;
-                auto u = std::find_if(contributions_.begin(), contributions_.end(),
-                                      [&](const Contribution& x) { return x.unit == unit; });
-                if (u == contributions_.end())
-                    u = contributions_.insert(u, {.unit = unit, .first = i, .order = contributions_.size()});
-                u->last = i;
-            });
+        for (const UnitUse& use : gradient_uses(body_)) {
+            Contribution u;
+            static_cast<UnitUse&>(u) = use;
+            u.order = contributions_.size();
+            contributions_.push_back(u);
+        }
     }
 
     Bytes ring_offset(const Contribution& u) const {
@@ -305,11 +284,11 @@ private:
 
     void accumulate(const Contribution& u, std::int64_t count, std::int32_t from) {
         const KernelArgs args = AccumulateArgs{count, c_.types.gradient, c_.types.gradient};
-        const auto found = std::find(stage_.kernels.begin(), stage_.kernels.end(), args);
+        const auto found = std::find(kernels_.begin(), kernels_.end(), args);
         Instruction i;
         i.stream = Stream::reduce;
-        i.kernel = static_cast<std::int32_t>(found - stage_.kernels.begin());
-        if (found == stage_.kernels.end()) stage_.kernels.push_back(args);
+        i.kernel = static_cast<std::int32_t>(found - kernels_.begin());
+        if (found == kernels_.end()) kernels_.push_back(args);
         i.section = section_of(u);
         i.add_operand(from);
         i.add_operand(add_buffer(body_, fixed_at(stage_, unit_at(stage_, u.unit).unit.gradient_shard)));
@@ -321,7 +300,8 @@ private:
     }
 
     const StageContext& c_;
-    Stage& stage_;
+    const Stage& stage_;
+    std::vector<KernelArgs>& kernels_;
     Body& body_;
     Rewriter rewriter_;
     bool staged_, reduces_;
@@ -333,6 +313,29 @@ private:
 
 }  // namespace
 
+std::vector<UnitUse> weight_uses(const Stage& stage, const Body& body) {
+    std::vector<UnitUse> uses;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i)
+        for_operands(body, body.code[static_cast<std::size_t>(i)], Home::unit_weight, [&](std::int32_t b) {
+            const std::int32_t unit = weight_owner(stage, body.buffers[static_cast<std::size_t>(b)].unit);
+            if (uses.empty() || uses.back().unit != unit) uses.push_back({unit, i, i});
+            uses.back().last = i;
+        });
+    return uses;
+}
+
+std::vector<UnitUse> gradient_uses(const Body& body) {
+    std::vector<UnitUse> uses;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i)
+        for_operands(body, body.code[static_cast<std::size_t>(i)], Home::unit_gradient, [&](std::int32_t b) {
+            const std::int32_t unit = body.buffers[static_cast<std::size_t>(b)].unit;
+            auto u = std::find_if(uses.begin(), uses.end(), [&](const UnitUse& x) { return x.unit == unit; });
+            if (u == uses.end()) u = uses.insert(u, {unit, i, i});
+            u->last = i;
+        });
+    return uses;
+}
+
 void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body) {
     if (context.zero < 3)
         resolve_weights_in_place(stage, body);
@@ -340,8 +343,9 @@ void add_parameter_gather(const StageContext& context, const Stage& stage, Body&
         GatherPass(context, stage, body).run();
 }
 
-void add_gradient_reduce(const StageContext& context, Stage& stage, Body& body, bool last_microbatch) {
-    ReducePass(context, stage, body, last_microbatch).run();
+void add_gradient_reduce(const StageContext& context, const Stage& stage, std::vector<KernelArgs>& kernels, Body& body,
+                         bool last_microbatch) {
+    ReducePass(context, stage, kernels, body, last_microbatch).run();
 }
 
 }  // namespace foretrain

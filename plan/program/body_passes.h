@@ -6,6 +6,18 @@
 
 namespace foretrain {
 
+// A stretch of code that uses a unit's weights, before another unit's are used; or all that writes its
+// gradients. `first` and `last` are instructions that do.
+struct UnitUse {
+    std::int32_t unit = -1;
+    std::int32_t first = -1;
+    std::int32_t last = -1;
+};
+
+// In order; a unit's weights may be used in several stretches. Of a body that the passes have not changed.
+std::vector<UnitUse> weight_uses(const Stage& stage, const Body& body);
+std::vector<UnitUse> gradient_uses(const Body& body);
+
 // ZeRO-3: gathers each unit's weights before their use into a ring of two, one unit ahead if
 // overlap.parameter_gather. Below ZeRO-3 weights are where they are.
 void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body);
@@ -16,6 +28,7 @@ void add_parameter_gather(const StageContext& context, const Stage& stage, Body&
 // Under sequence parallelism the gradients of tensors that every tensor rank holds are partial
 // sums over tokens: they are summed over the tensor ranks first. Those of a norm that all heads share
 // are partial sums over heads, with or without it.
-void add_gradient_reduce(const StageContext& context, Stage& stage, Body& body, bool last_microbatch);
+void add_gradient_reduce(const StageContext& context, const Stage& stage, std::vector<KernelArgs>& kernels, Body& body,
+                         bool last_microbatch);
 
 }  // namespace foretrain

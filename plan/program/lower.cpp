@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <tuple>
@@ -15,22 +16,48 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+// A stage's chunks have tables of their own; where they hold the same entry the stage has it once.
+// Answers with the stage's index of each of the chunk's.
+template <class T>
+std::vector<std::int32_t> merge(const std::vector<T>& chunk, std::vector<T>& stage) {
+    std::vector<std::int32_t> out;
+    const std::size_t before = stage.size();
+    for (const T& entry : chunk) {
+        // A chunk's own entries differ from each other: look among those of the chunks before it.
+        const auto end = stage.begin() + static_cast<std::ptrdiff_t>(before);
+        const auto same = std::find(stage.begin(), end, entry);
+        out.push_back(
+            static_cast<std::int32_t>(same == end ? stage.size() : static_cast<std::size_t>(same - stage.begin())));
+        if (same == end) stage.push_back(entry);
+    }
+    return out;
+}
+
+std::vector<std::string> section_names(const ChunkSkeleton& chunk) {
+    std::vector<std::string> out;
+    for (const Label& label : chunk.stage->sections) out.push_back(text(label, chunk.first_layer));
+    return out;
+}
+
 // Everything of a stage program but its instructions: buffers with names, units, parameters.
 class StageTables {
 public:
     StageTables(const Skeleton& skeleton, std::size_t stage, StageProgram& out)
-        : skeleton_(skeleton), s_(skeleton.stages[stage]), stage_(*s_.stage), out_(out) {
+        : skeleton_(skeleton), s_(skeleton.stages[stage]), out_(out) {
         out_.stage = static_cast<std::int32_t>(stage);
     }
 
     void fill() {
-        out_.kernels = stage_.kernels;
-        for (const Label& label : stage_.sections) out_.sections.push_back(text(label, s_.first_layer));
-        for (const Body& body : stage_.bodies) out_.bodies.emplace_back(body.name);
-        for (const BodyBuffer& b : stage_.fixed) out_.buffers.push_back(buffer(b, text(b.label, s_.first_layer)));
-        fill_units();
-        fill_rings();
-        out_.loss = stage_.loss;
+        for (const ChunkSkeleton& chunk : s_.chunks) {
+            merge(chunk.stage->kernels, out_.kernels);
+            merge(section_names(chunk), out_.sections);
+            for (const Body& body : chunk.stage->bodies) out_.bodies.push_back(prefix(chunk) + body.name);
+            for (const BodyBuffer& b : chunk.stage->fixed)
+                out_.buffers.push_back(buffer(b, text(b.label, chunk.first_layer), chunk));
+            fill_units(chunk);
+            if (chunk.last()) out_.loss = chunk.first_buffer + chunk.stage->loss;
+        }
+        for (const ChunkSkeleton& chunk : s_.chunks) fill_rings(chunk);
         Bytes base;
         out_.region_bytes = s_.region_bytes;
         for (std::size_t r = 0; r < region_count; ++r) {
@@ -39,20 +66,31 @@ public:
         }
     }
 
-    static Buffer buffer(const BodyBuffer& b, std::string name) {
-        return {std::move(name), b.region, b.type, b.axis, b.elements, b.offset, b.stride};
+    static Buffer buffer(const BodyBuffer& b, std::string name, const ChunkSkeleton& chunk) {
+        const Bytes base = chunk.base[static_cast<std::size_t>(b.region)];
+        return {std::move(name), b.region, b.type, b.axis, b.elements, base + b.offset, b.stride};
     }
 
 private:
-    void fill_units() {
-        for (const StageUnit& u : stage_.units) {
-            const UnitShape& shape = stage_.unit_shapes[at(u.shape)];
+    // Of what every chunk has.
+    std::string prefix(const ChunkSkeleton& chunk) const {
+        return s_.chunks.size() == 1 ? "" : fmt::format("chunk{}.", &chunk - s_.chunks.data());
+    }
+
+    void fill_units(const ChunkSkeleton& chunk) {
+        for (const StageUnit& u : chunk.stage->units) {
+            const UnitShape& shape = chunk.stage->unit_shapes[at(u.shape)];
             Unit unit = u.unit;
-            unit.name = name_of(s_.ref(u));
-            for (std::int32_t b : {unit.weight, unit.weight_shard, unit.gradient, unit.gradient_shard, unit.momentum,
-                                   unit.variance, unit.master})
-                if (b >= 0) out_.buffers[at(b)].name = unit.name + "." + std::string(stage_.fixed[at(b)].label.what);
-            const auto specs = unit_parameters(skeleton_.plan.model, s_.ref(u), skeleton_.context.vocabulary);
+            unit.name = name_of(chunk.ref(u));
+            if (unit.tied_to >= 0) unit.tied_to += chunk.first_unit;
+            for (std::int32_t* b : {&unit.weight, &unit.weight_shard, &unit.gradient, &unit.gradient_shard,
+                                    &unit.momentum, &unit.variance, &unit.master})
+                if (*b >= 0) {
+                    const std::string_view what = chunk.stage->fixed[at(*b)].label.what;
+                    *b += chunk.first_buffer;
+                    out_.buffers[at(*b)].name = unit.name + "." + std::string(what);
+                }
+            const auto specs = unit_parameters(skeleton_.plan.model, chunk.ref(u), skeleton_.context.vocabulary);
             for (std::size_t p = 0; p < specs.size(); ++p)
                 out_.parameters.push_back({specs[p].name, specs[p].outer, specs[p].sharded, specs[p].inner,
                                            specs[p].replicated, static_cast<std::int8_t>(specs[p].init),
@@ -62,36 +100,46 @@ private:
         }
     }
 
-    void fill_rings() {
-        const std::pair<const Ring*, const char*> rings[] = {{&s_.output, "output"},
-                                                             {&s_.input_gradient, "input_gradient"},
-                                                             {&s_.output_gradient, "output_gradient"},
-                                                             {&s_.input, "input"}};
+    void fill_rings(const ChunkSkeleton& chunk) {
+        const std::pair<const Ring*, const char*> rings[] = {{&chunk.output, "output"},
+                                                             {&chunk.input_gradient, "input_gradient"},
+                                                             {&chunk.output_gradient, "output_gradient"},
+                                                             {&chunk.input, "input"}};
         for (const auto& [ring, name] : rings)
             for (std::int64_t e = 0; e < ring->entries; ++e)
-                out_.buffers.push_back({std::string(name) + "#" + std::to_string(e), Region::communication,
-                                        skeleton_.context.types.weight, Axis::none, stage_.boundary_elements,
+                out_.buffers.push_back({prefix(chunk) + name + "#" + std::to_string(e), Region::communication,
+                                        skeleton_.context.types.weight, Axis::none, s_.boundary_elements(),
                                         ring->offset + ring->entry * e, Bytes{}});
     }
 
     const Skeleton& skeleton_;
     const StageSkeleton& s_;
-    const Stage& stage_;
     StageProgram& out_;
+};
+
+// What lowering knows of one chunk: the stage's indices of its tables' entries.
+struct ChunkTables {
+    std::vector<std::int32_t> kernels, sections;
+    std::vector<std::vector<ParameterSpec>> unit_parameters;
+    std::vector<std::vector<std::int32_t>> transients;  // by body and buffer; -1: not named yet
 };
 
 // Unrolls bodies into a stage program that holds the chunk-level instructions' tables.
 class StageLowering {
 public:
     StageLowering(const Skeleton& skeleton, std::size_t stage, StageProgram& out)
-        : s_(skeleton.stages[stage]), stage_(*s_.stage), out_(out), transients_(stage_.bodies.size()) {
-        for (std::size_t b = 0; b < stage_.bodies.size(); ++b)
-            transients_[b].assign(stage_.bodies[b].buffers.size(), -1);
+        : s_(skeleton.stages[stage]), out_(out), slots_of_passes_(slots_of_passes(s_, skeleton.microbatches)) {
         for (std::size_t b = 0; b < out_.buffers.size(); ++b)
             places_.emplace(place(out_.buffers[b]), static_cast<std::int32_t>(b));
-        unit_parameters_.reserve(stage_.units.size());
-        for (const StageUnit& u : stage_.units)
-            unit_parameters_.push_back(unit_parameters(skeleton.plan.model, s_.ref(u), skeleton.context.vocabulary));
+        for (const ChunkSkeleton& chunk : s_.chunks) {
+            ChunkTables& tables = tables_.emplace_back();
+            tables.kernels = merge(chunk.stage->kernels, out_.kernels);
+            tables.sections = merge(section_names(chunk), out_.sections);
+            for (const Body& body : chunk.stage->bodies) tables.transients.emplace_back(body.buffers.size(), -1);
+            for (const StageUnit& u : chunk.stage->units)
+                tables.unit_parameters.push_back(
+                    unit_parameters(skeleton.plan.model, chunk.ref(u), skeleton.context.vocabulary));
+        }
     }
 
     void run(const std::vector<Instruction>& chunks) {
@@ -100,7 +148,7 @@ public:
             if (chunk.body < 0)
                 push(renumbered(chunk));
             else
-                unroll(chunk, stage_.bodies[at(chunk.body)]);
+                unroll(chunk, s_.body(chunk));
             exits_.push_back(latest_);
         }
         out_.bodies.clear();
@@ -109,6 +157,9 @@ public:
 private:
     using Place = std::tuple<Region, std::int64_t, std::int64_t, DType, Axis>;
     static Place place(const Buffer& b) { return {b.region, b.offset.value, b.elements, b.type, b.axis}; }
+
+    const ChunkSkeleton& chunk_of(const Instruction& pass) const { return s_.chunks[at(pass.chunk)]; }
+    ChunkTables& tables_of(const Instruction& pass) { return tables_[at(pass.chunk)]; }
 
     std::int32_t push(const Instruction& i) {
         out_.instructions.push_back(i);
@@ -130,12 +181,16 @@ private:
         return i;
     }
 
-    void unroll(const Instruction& chunk, const Body& body) {
+    void unroll(const Instruction& pass, const Body& body) {
         const auto base = static_cast<std::int32_t>(out_.instructions.size());
-        const Instruction entry = renumbered(chunk);
+        const Instruction entry = renumbered(pass);
+        const ChunkTables& tables = tables_of(pass);
         for (Instruction i : body.code) {
-            i.microbatch = chunk.microbatch;
-            for (int o = 0; o < i.operands; ++o) i.operand[at(o)] = bind(chunk, body, i.operand[at(o)]);
+            i.chunk = pass.chunk;
+            i.microbatch = pass.microbatch;
+            if (i.kernel >= 0) i.kernel = tables.kernels[at(i.kernel)];
+            if (i.section >= 0) i.section = tables.sections[at(i.section)];
+            for (int o = 0; o < i.operands; ++o) i.operand[at(o)] = bind(pass, body, i.operand[at(o)]);
             for (int w = 0; w < i.waits; ++w) i.wait[at(w)].instruction += base;
             if (i.kind == InstructionKind::wait)
                 for (int w = 0; w < entry.waits; ++w) i.add_wait(entry.wait[at(w)]);
@@ -143,16 +198,14 @@ private:
         }
     }
 
-    std::int32_t add(const BodyBuffer& b, std::string name, Bytes shift) {
-        Buffer buffer = StageTables::buffer(b, std::move(name));
-        buffer.offset += shift;
+    std::int32_t add(Buffer buffer) {
         out_.buffers.push_back(std::move(buffer));
         return static_cast<std::int32_t>(out_.buffers.size()) - 1;
     }
 
-    std::string tensor_name(const BodyBuffer& b) const {
-        if (b.tensor < 0) return text(b.label, s_.first_layer);
-        std::string name = unit_parameters_[at(b.unit)][at(b.tensor)].name;
+    static std::string tensor_name(const BodyBuffer& b, const ChunkSkeleton& chunk, const ChunkTables& tables) {
+        if (b.tensor < 0) return text(b.label, chunk.first_layer);
+        std::string name = tables.unit_parameters[at(b.unit)][at(b.tensor)].name;
         if (b.region == Region::gradients) name += ".gradient";
         if (b.region == Region::gathered) name += "@" + std::to_string(b.offset.value);
         if (b.region == Region::staging) name += ".gradient@" + std::to_string(b.offset.value);
@@ -160,41 +213,52 @@ private:
     }
 
     // The stage's buffer for a body's buffer in the pass at hand.
-    std::int32_t bind(const Instruction& chunk, const Body& body, std::int32_t index) {
+    std::int32_t bind(const Instruction& pass, const Body& body, std::int32_t index) {
         const BodyBuffer& b = body.buffers[at(index)];
+        const ChunkSkeleton& chunk = chunk_of(pass);
         switch (b.home) {
             case Home::input:
             case Home::output:
             case Home::input_gradient:
-            case Home::output_gradient: return s_.ring_buffer(b.home, chunk.microbatch);
-            case Home::slot: return slot(b, chunk.microbatch % s_.slots);
+            case Home::output_gradient: return chunk.ring_buffer(b.home, pass.microbatch);
+            case Home::slot: return slot(pass, b);
             default: break;
         }
         if (b.owned) {
-            std::int32_t& known = transients_[at(chunk.body)][at(index)];
-            if (known < 0) known = add(b, text(b.label, s_.first_layer) + "'" + std::to_string(index), Bytes{});
+            std::int32_t& known = tables_of(pass).transients[at(pass.body - chunk.first_body)][at(index)];
+            if (known < 0)
+                known =
+                    add(StageTables::buffer(b, text(b.label, chunk.first_layer) + "'" + std::to_string(index), chunk));
             return known;
         }
-        const auto [entry, fresh] = places_.try_emplace({b.region, b.offset.value, b.elements, b.type, b.axis}, -1);
-        if (fresh) entry->second = add(b, tensor_name(b), Bytes{});
+        Buffer buffer = StageTables::buffer(b, "", chunk);
+        const auto [entry, fresh] = places_.try_emplace(place(buffer), -1);
+        if (fresh) {
+            buffer.name = tensor_name(b, chunk, tables_of(pass));
+            entry->second = add(std::move(buffer));
+        }
         return entry->second;
     }
 
-    std::int32_t slot(const BodyBuffer& b, std::int64_t number) {
-        const auto [entry, fresh] = slots_.try_emplace({b.saved, number}, -1);
-        if (fresh)
-            entry->second =
-                add(b, text(b.label, s_.first_layer) + "#" + std::to_string(number), stage_.slot_bytes * number);
+    std::int32_t slot(const Instruction& pass, const BodyBuffer& b) {
+        const std::int32_t number = slots_of_passes_[at(pass.chunk)][at(pass.microbatch)];
+        const ChunkSkeleton& chunk = chunk_of(pass);
+        const auto [entry, fresh] = slots_.try_emplace({pass.chunk, b.saved, number}, -1);
+        if (fresh) {
+            Buffer buffer =
+                StageTables::buffer(b, text(b.label, chunk.first_layer) + "#" + std::to_string(number), chunk);
+            buffer.offset += chunk.stage->slot_bytes * number;
+            entry->second = add(std::move(buffer));
+        }
         return entry->second;
     }
 
     const StageSkeleton& s_;
-    const Stage& stage_;
     StageProgram& out_;
-    std::vector<std::vector<ParameterSpec>> unit_parameters_;
-    std::vector<std::vector<std::int32_t>> transients_;
+    std::vector<std::vector<std::int32_t>> slots_of_passes_;
+    std::vector<ChunkTables> tables_;
     std::map<Place, std::int32_t> places_;
-    std::map<std::pair<std::int32_t, std::int64_t>, std::int32_t> slots_;
+    std::map<std::tuple<std::int16_t, std::int32_t, std::int32_t>, std::int32_t> slots_;  // chunk, tensor, slot
     std::array<std::int32_t, stream_count> latest_{-1, -1, -1, -1, -1, -1, -1};
     std::vector<std::array<std::int32_t, stream_count>> exits_;  // by chunk-level instruction
 };
@@ -226,9 +290,7 @@ std::int64_t instruction_count(const Skeleton& skeleton) {
     for (std::size_t i = 0; i < skeleton.stages.size(); ++i) {
         unroll_stage(skeleton, i, chunks);
         for (const Instruction& chunk : chunks)
-            count += chunk.body < 0
-                         ? 1
-                         : static_cast<std::int64_t>(skeleton.stages[i].stage->bodies[at(chunk.body)].code.size());
+            count += chunk.body < 0 ? 1 : static_cast<std::int64_t>(skeleton.stages[i].body(chunk).code.size());
     }
     return count;
 }

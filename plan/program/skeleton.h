@@ -1,12 +1,15 @@
-// What repeats: the stages of a plan with their bodies, the order of their passes, and the size of
-// every memory region. `unroll` makes the chunk-level program of it, `lower` (lower.h) the full one;
-// `bound` and `estimate` fold it. Making a skeleton is cheap enough for a sweep.
+// What repeats: the stages of a plan with their chunks' bodies, the order of their passes, and the
+// size of every memory region. `unroll` makes the chunk-level program of it, `lower` (lower.h) the
+// full one; `bound` and `estimate` fold it. Making a skeleton is cheap enough for a sweep.
 //
-// Memory is defined here, in closed form, once: activations are as many slots as microbatches are
-// ever in flight, messages stand in small rings, everything else was placed by the stage's builder.
+// Memory is defined here, in closed form, once. A stage's chunks stand one after the other in each
+// region, except that they take turns in what one pass needs at a time. Activations are slots: chunks
+// whose slots are equally large share a pool of as many as their passes are ever in flight, so that
+// the slots of the chunk with the head, which are large, are few. Messages stand in small rings.
 //
 //   Skeleton s = make_skeleton(plan);      // precondition: check(plan) is empty
 //   s.stages[0].region_bytes[...]          // == what lower lays out == what the engine allocates
+//   s.stages[0].chunks[1].stage->bodies    // chunk 1 is run `pipeline` of the model's layers
 #pragma once
 
 #include <array>
@@ -27,20 +30,37 @@ struct Ring {
     std::int64_t entries = 0;
 };
 
-struct StageSkeleton {
+// One chunk of a stage, and where its things stand in the stage's: tables list those of chunk 0
+// first, then those of chunk 1, and so on; the rings' buffers follow all the fixed ones.
+struct ChunkSkeleton {
     std::shared_ptr<const Stage> stage;
     std::int64_t first_layer = 0;
-    std::int64_t slots = 0;  // most microbatches in flight
-    std::vector<Pass> order;
+    std::array<Bytes, region_count> base{};  // of its buffers, in each region
+    std::int32_t first_buffer = 0;           // of Stage::fixed, among the stage program's buffers
+    std::int32_t first_body = 0;             // of Stage::bodies, among its bodies
+    std::int32_t first_unit = 0;
+    std::int32_t first_ring = 0;                          // of the rings' entries, among its buffers
+    std::int64_t slots = 0;                               // of its pool, whose base is that of the activations
+    std::int64_t in_flight = 0;                           // its passes alone
     Ring output, input_gradient, output_gradient, input;  // in the order of their layout
-    std::array<Bytes, region_count> region_bytes{};
 
     const Ring& ring(Home home) const;
     // The unit as the model names it: layers count from the model's first.
     UnitRef ref(const StageUnit& unit) const;
-    // Index, among the stage program's buffers, of a ring's entry for a microbatch: the rings follow
-    // the stage's fixed buffers.
+    // Index, among the stage program's buffers, of a ring's entry for a microbatch.
     std::int32_t ring_buffer(Home home, std::int64_t microbatch) const;
+    std::int32_t body(std::int32_t of_stage) const { return first_body + of_stage; }
+    bool first() const { return stage->shape.first; }  // of the model
+    bool last() const { return stage->shape.last; }
+};
+
+struct StageSkeleton {
+    std::vector<ChunkSkeleton> chunks;
+    std::vector<Pass> order;
+    std::array<Bytes, region_count> region_bytes{};
+
+    std::int64_t boundary_elements() const { return chunks.front().stage->boundary_elements; }
+    const Body& body(const Instruction& chunk_pass) const;
 };
 
 struct Skeleton {
@@ -49,16 +69,19 @@ struct Skeleton {
     std::int64_t microbatches = 0;
     std::vector<StageSkeleton> stages;
 
-    bool first(std::size_t stage) const { return stage == 0; }
-    bool last(std::size_t stage) const { return stage + 1 == stages.size(); }
     // A weight that first and last stage share, each with a copy whose gradients are summed.
     bool tied_across_stages() const { return plan.model.tied_embeddings && stages.size() > 1; }
 };
 
-// Gradients of a tied embedding that its two stages sum, as each holds them.
+// Gradients of a tied embedding that its two stages sum, as each holds them: their index in Stage::fixed
+// of the model's first or last chunk, and their size.
+std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk);
 Bytes tied_gradient_bytes(const Skeleton& skeleton);
 
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
+
+// Which slot of its pool each pass uses, by chunk and microbatch: the lowest that is free.
+std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& stage, std::int64_t microbatches);
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name
 // bodies; messages, alloc and free of ring entries, and the step's tail are themselves. `out` is

@@ -19,25 +19,6 @@ struct LayerSaved {
     std::int32_t raw_qk = -1, attended = -1, mlp_out = -1;
 };
 
-// Where the code of the layer, or layers, that stand for many begins and ends.
-std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body) {
-    std::vector<CodeRepeat> out;
-    const auto end_of = [&](std::size_t cut) {
-        return cut + 1 < body.cuts.size() ? body.cuts[cut + 1].at : static_cast<std::int32_t>(body.code.size());
-    };
-    for (std::size_t c = 0; c < body.cuts.size(); ++c)
-        for (const Repeat& r : layout.repeats) {
-            const bool down = body.kind == InstructionKind::backward_chunk;
-            const std::int32_t first = down ? r.descending() : r.ascending();
-            if (body.cuts[c].layer < first || body.cuts[c].layer >= first + r.period) continue;
-            if (!out.empty() && out.back().end == body.cuts[c].at)
-                out.back().end = end_of(c);
-            else
-                out.push_back({body.cuts[c].at, end_of(c), r.times});
-        }
-    return out;
-}
-
 class StageBuilder {
 public:
     StageBuilder(const StageContext& context, Stage& stage)
@@ -47,29 +28,35 @@ public:
           segments_(stage.layout.segments),
           saved_(static_cast<std::size_t>(layers_)) {}
 
-    void build() {
+    // Forward and backward pass as plain arithmetic.
+    void build_passes() {
         stage_.boundary_elements = c_.rows() * c_.model.hidden_size;
-        stage_.bodies.push_back(finish(forward(), true, false, false));
-        stage_.bodies.push_back(finish(backward("backward"), false, true, false));
-        stage_.bodies.push_back(finish(backward("backward_last"), false, true, true));
-        stage_.bodies.push_back(finish(optimizer(), false, false, false));
+        stage_.bodies.push_back(forward());
+        stage_.bodies.push_back(backward());
         for (const Repeat& r : stage_.layout.repeats) add_saved(r);
-        for (const Body& b : stage_.bodies) {
-            Bytes& most = stage_.region_bytes[static_cast<std::size_t>(Region::transients)];
-            most = std::max(most, b.transient_bytes);
+    }
+
+    // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
+    // gradients are cleared for the next step, and its weights are gathered again (ZeRO-1, 2).
+    Body optimizer() {
+        PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
+        b.section("optimizer");
+        for (const StageUnit& u : stage_.units) {
+            if (u.unit.tied_to < 0) continue;
+            const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
+            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.parallelism.data : u.unit.elements;
+            b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
+                     {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
+            clear(b, u.unit);
         }
+        for (const StageUnit& u : stage_.units) {
+            b.cut(u.layer);
+            if (u.unit.tied_to < 0) step(b, u.unit);
+        }
+        return b.take();
     }
 
 private:
-    Body finish(Body body, bool slots_begin, bool slots_end, bool last_microbatch) {
-        add_parameter_gather(c_, stage_, body);
-        if (body.kind == InstructionKind::backward_chunk) add_gradient_reduce(c_, stage_, body, last_microbatch);
-        place_frees(body, slots_begin, slots_end);
-        body.repeats = code_repeats(stage_.layout, body);
-        place_transients(body);
-        return body;
-    }
-
     // What the layers left out of a brief stage would keep.
     void add_saved(const Repeat& r) {
         const std::int32_t first = r.ascending();
@@ -200,8 +187,8 @@ private:
         return b.transient("x", t.stream_elements(), c_.types.weight);
     }
 
-    Body backward(const char* name) {
-        PassBuilder b(c_, stage_, name, InstructionKind::backward_chunk);
+    Body backward() {
+        PassBuilder b(c_, stage_, "backward", InstructionKind::backward_chunk);
         TransformerPasses t(c_, stage_, b);
         Tensor dx = -1;
         if (last()) {
@@ -254,26 +241,6 @@ private:
         }
         b.recomputing(false);
         return out;
-    }
-
-    // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
-    // gradients are cleared for the next step, and its weights are gathered again (ZeRO-1, 2).
-    Body optimizer() {
-        PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
-        b.section("optimizer");
-        for (const StageUnit& u : stage_.units) {
-            if (u.unit.tied_to < 0) continue;
-            const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
-            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.parallelism.data : u.unit.elements;
-            b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
-                     {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
-            clear(b, u.unit);
-        }
-        for (const StageUnit& u : stage_.units) {
-            b.cut(u.layer);
-            if (u.unit.tied_to < 0) step(b, u.unit);
-        }
-        return b.take();
     }
 
     std::int32_t reduced(const Unit& unit) const { return c_.zero >= 1 ? unit.gradient_shard : unit.gradient; }
@@ -339,14 +306,59 @@ StageContext make_context(const Plan& plan) {
     return c;
 }
 
-std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape, Depth depth) {
-    auto stage = std::make_shared<Stage>();
-    stage->shape = shape;
-    stage->layout = stage_layout(context.parallelism.recompute, shape.layers,
-                                 window_alternation(context.model, context.training.sequence_length), depth);
-    build_stage_state(context, *stage);
-    StageBuilder(context, *stage).build();
+Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth) {
+    Stage stage;
+    stage.shape = shape;
+    stage.layout = stage_layout(context.parallelism.recompute, shape.layers,
+                                window_alternation(context.model, context.training.sequence_length), depth);
+    build_stage_state(context, stage);
+    StageBuilder(context, stage).build_passes();
     return stage;
+}
+
+Body build_optimizer(const StageContext& context, Stage& stage) { return StageBuilder(context, stage).optimizer(); }
+
+// Where the code of the layer, or layers, that stand for many begins and ends.
+std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body) {
+    std::vector<CodeRepeat> out;
+    const auto end_of = [&](std::size_t cut) {
+        return cut + 1 < body.cuts.size() ? body.cuts[cut + 1].at : static_cast<std::int32_t>(body.code.size());
+    };
+    for (std::size_t c = 0; c < body.cuts.size(); ++c)
+        for (const Repeat& r : layout.repeats) {
+            const bool down = body.kind == InstructionKind::backward_chunk;
+            const std::int32_t first = down ? r.descending() : r.ascending();
+            if (body.cuts[c].layer < first || body.cuts[c].layer >= first + r.period) continue;
+            if (!out.empty() && out.back().end == body.cuts[c].at)
+                out.back().end = end_of(c);
+            else
+                out.push_back({body.cuts[c].at, end_of(c), r.times});
+        }
+    return out;
+}
+
+std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape, Depth depth) {
+    auto stage = std::make_shared<Stage>(build_passes(context, shape, depth));
+    Body last = stage->bodies[1];
+    last.name = "backward_last";
+    stage->bodies.push_back(std::move(last));
+    stage->bodies.push_back(build_optimizer(context, *stage));
+    for (std::size_t b = 0; b < stage->bodies.size(); ++b) {
+        Body& body = stage->bodies[b];
+        add_parameter_gather(context, *stage, body);
+        if (body.kind == InstructionKind::backward_chunk)
+            add_gradient_reduce(context, *stage, stage->kernels, body, b == 2);
+        place_tensors(stage->layout, body);
+        Bytes& most = stage->region_bytes[static_cast<std::size_t>(Region::transients)];
+        most = std::max(most, body.transient_bytes);
+    }
+    return stage;
+}
+
+void place_tensors(const StageLayout& layout, Body& body) {
+    place_frees(body, body.kind == InstructionKind::forward_chunk, body.kind == InstructionKind::backward_chunk);
+    body.repeats = code_repeats(layout, body);
+    place_transients(body);
 }
 
 }  // namespace foretrain

@@ -84,6 +84,16 @@ struct Stage {
     std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
+// The steps of build_stage, for those who need but some of them. First the units with their state, and
+// forward and backward pass as plain arithmetic (bodies 0 and 1).
+Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth);
+// The optimizer step, its kernels added to the stage's.
+Body build_optimizer(const StageContext& context, Stage& stage);
+// Frees, addresses and life of a body's tensors; nothing is inserted after that.
+void place_tensors(const StageLayout& layout, Body& body);
+// Where the code of the layer, or layers, that stand for many begins and ends.
+std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body);
+
 std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape,
                                          Depth depth = Depth::full);
 

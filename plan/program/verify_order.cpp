@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/program/access.h"
+#include "plan/program/partners.h"
 #include "plan/program/verify_rules.h"
 
 namespace foretrain::verify_rules {
@@ -19,40 +20,14 @@ const Instruction& at(const StageProgram& stage, std::int32_t id) {
     return stage.instructions[static_cast<std::size_t>(id)];
 }
 
-template <class Chosen>
-Ids ids_of(const StageProgram& stage, Chosen&& chosen) {
-    Ids out;
-    for (std::size_t id = 0; id < stage.instructions.size(); ++id)
-        if (chosen(stage.instructions[id])) out.push_back(static_cast<std::int32_t>(id));
-    return out;
-}
+const char* what(const Meeting& m) { return m.messages ? "message" : "collective"; }
 
-// Two lists that meet each other in order: messages from one stage to a neighbour, or the
-// collectives of first and last stage.
-struct Meeting {
-    std::int32_t stage[2];
-    Ids ids[2];
-    const char* what = "";
-};
-
-std::vector<Meeting> meetings(const Program& program) {
-    std::vector<Meeting> out;
-    const auto stages = static_cast<std::int32_t>(program.stages.size());
-    const auto messages = [&](std::int32_t from, std::int32_t to) {
-        const auto list = [&](std::int32_t stage, Kind kind, std::int32_t peer) {
-            return ids_of(program.stages[static_cast<std::size_t>(stage)],
-                          [&](const Instruction& i) { return i.kind == kind && i.peer == peer; });
-        };
-        out.push_back({{from, to}, {list(from, Kind::send, to), list(to, Kind::recv, from)}, "message"});
-    };
-    for (std::int32_t s = 0; s + 1 < stages; ++s) messages(s, s + 1), messages(s + 1, s);
-    if (stages > 1) {
-        const auto embedding = [](const Instruction& i) { return is_collective(i.kind) && i.axis == Axis::embedding; };
-        out.push_back({{0, stages - 1},
-                       {ids_of(program.stages.front(), embedding), ids_of(program.stages.back(), embedding)},
-                       "collective"});
-    }
-    return out;
+// Where the model's chunks follow each other: a chunk's output is the next one's input, and gradients
+// go back the same way. What the last stage sends on reaches the next chunk of the first.
+bool chunks_follow(const Instruction& sent, const Instruction& received, const Meeting& m, std::int32_t stages) {
+    const bool gradients = channel_of(sent, m.stage[0]).gradients;
+    const int around = !gradients && m.stage[0] + 1 == stages ? 1 : gradients && m.stage[0] == 0 ? -1 : 0;
+    return received.chunk == sent.chunk + around;
 }
 
 std::string difference(const Instruction& a, const Instruction& b) {
@@ -179,34 +154,27 @@ private:
 }  // namespace
 
 Verdict check_matches(const Program& program) {
+    const auto stages = static_cast<std::int32_t>(program.stages.size());
     for (const Meeting& m : meetings(program)) {
         const StageProgram* stage[] = {&program.stages[static_cast<std::size_t>(m.stage[0])],
                                        &program.stages[static_cast<std::size_t>(m.stage[1])]};
         const std::size_t common = std::min(m.ids[0].size(), m.ids[1].size());
-        for (std::size_t k = 0; k < common; ++k)
-            if (const std::string what = difference(at(*stage[0], m.ids[0][k]), at(*stage[1], m.ids[1][k]));
-                !what.empty())
+        for (std::size_t k = 0; k < common; ++k) {
+            const Instruction &a = at(*stage[0], m.ids[0][k]), &b = at(*stage[1], m.ids[1][k]);
+            std::string differs = difference(a, b);
+            if (differs.empty() && m.messages && !chunks_follow(a, b, m, stages)) differs = "chunks";
+            if (!differs.empty())
                 return Failure{m.stage[0], m.ids[0][k], "match",
                                fmt::format("{} {} between stages {} and {} pairs different {}: the other side is {}",
-                                           m.what, k, m.stage[0], m.stage[1], what, quote(*stage[1], m.ids[1][k]))};
+                                           what(m), k, m.stage[0], m.stage[1], differs, quote(*stage[1], m.ids[1][k]))};
+        }
         if (m.ids[0].size() == m.ids[1].size()) continue;
         const int more = m.ids[0].size() > common ? 0 : 1;
         return Failure{m.stage[more], m.ids[more][common], "match",
-                       fmt::format("{} {} of stage {} has no partner on stage {}", m.what, common, m.stage[more],
+                       fmt::format("{} {} of stage {} has no partner on stage {}", what(m), common, m.stage[more],
                                    m.stage[1 - more])};
     }
     return std::nullopt;
-}
-
-std::vector<std::vector<Partner>> partners(const Program& program) {
-    std::vector<std::vector<Partner>> out(program.stages.size());
-    for (std::size_t s = 0; s < out.size(); ++s) out[s].resize(program.stages[s].instructions.size());
-    for (const Meeting& m : meetings(program))
-        for (std::size_t k = 0; k < m.ids[0].size(); ++k)
-            for (int side : {0, 1})
-                out[static_cast<std::size_t>(m.stage[side])][static_cast<std::size_t>(m.ids[side][k])] = {
-                    m.stage[1 - side], m.ids[1 - side][k]};
-    return out;
 }
 
 Verdict check_progress(const Program& program) { return Untimed(program).run(); }

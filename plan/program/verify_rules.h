@@ -30,14 +30,4 @@ std::string report(const Program& program, const Failure& failure);
 // Streams that an instruction occupies: a chunk pass has kernels on compute, gather and reduce.
 bool occupies(const Instruction& instruction, Stream stream);
 
-// Instructions that complete together: of a message, its other side; of an embedding collective, the
-// other stage's.
-struct Partner {
-    std::int32_t stage = -1;
-    std::int32_t instruction = -1;
-    bool operator==(const Partner&) const = default;
-};
-// By stage and instruction. Precondition: check_matches is content.
-std::vector<std::vector<Partner>> partners(const Program& program);
-
 }  // namespace foretrain::verify_rules

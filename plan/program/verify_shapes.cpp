@@ -186,14 +186,19 @@ private:
     }
 
     bool message() {
-        const bool sends = i_.kind == Kind::send;
-        const bool next = i_.peer == s_.stage + 1 && static_cast<std::size_t>(i_.peer) < p_.stages.size();
-        const bool previous = i_.peer == s_.stage - 1 && i_.peer >= 0;
+        // Chunks may go around: the last stage's next is the first.
+        const auto stages = static_cast<std::int32_t>(p_.stages.size());
+        const bool next = stages > 1 && i_.peer == (s_.stage + 1) % stages;
+        const bool previous = stages > 1 && i_.peer == (s_.stage + stages - 1) % stages;
         if (!next && !previous) return fail("index", fmt::format("peer {} is no neighbour of the stage", i_.peer));
-        const Stream stream =
-            sends ? (next ? Stream::send_next : Stream::send_prev) : (next ? Stream::recv_next : Stream::recv_prev);
-        if (i_.stream != stream)
-            return fail("index", fmt::format("messages of its kind and peer have the stream {}", name_of(stream)));
+        const bool sends = i_.kind == Kind::send;
+        const Stream to_next = sends ? Stream::send_next : Stream::recv_next;
+        const Stream to_previous = sends ? Stream::send_prev : Stream::recv_prev;
+        if (!(next && i_.stream == to_next) && !(previous && i_.stream == to_previous))
+            return fail("index",
+                        fmt::format("messages of its kind and peer have the stream {}",
+                                    next && previous ? fmt::format("{} or {}", name_of(to_next), name_of(to_previous))
+                                                     : name_of(next ? to_next : to_previous)));
         return fits(0, i_.count, false);
     }
 

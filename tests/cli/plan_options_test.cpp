@@ -104,6 +104,16 @@ TEST(PlanOptions, EveryFieldIsAnOption) {
                                           .overlap = {false, false}}));
 }
 
+TEST(PlanOptions, EveryStageLayoutIsAnOption) {
+    const auto described = [](const Arguments& options) { return describe(plan_of(with_gpt2(options)).parallelism); };
+    EXPECT_EQ(described({"--pipeline", "2", "--virtual-pipeline", "3"}),
+              "tp 1 pp 2 v 3 dp 4 zero 0 mbs 1 1f1b recompute none");
+    EXPECT_EQ(described({"--pipeline", "4", "--first-stage-layers", "2", "--last-stage-layers", "4"}),
+              "tp 1 pp 4 dp 2 zero 0 mbs 1 1f1b recompute none first 2 last 4");
+    EXPECT_EQ(described({"--pipeline", "2", "--embedding-and-head-as-layers", "on"}),
+              "tp 1 pp 2 dp 4 zero 0 mbs 1 1f1b recompute none embedding and head as layers");
+}
+
 TEST(PlanOptions, OverrideTheFile) {
     const PlanFile file(file_text);
     const Plan from_file = plan_of({"--plan", file.path()});

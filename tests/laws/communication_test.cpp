@@ -35,6 +35,9 @@ std::vector<Plan> spreads() {
                 p.sequence_parallel = tp > 1 && zero % 2 == 0;
                 p.recompute.kind = zero == 1 ? Recompute::Kind::full : Recompute::Kind::none;
                 out.push_back(small_plan(llama ? small_llama() : small_gpt(), p, 2 * dp));
+                if (pp != 2) continue;
+                p.virtual_pipeline = 2;
+                out.push_back(small_plan(llama ? small_llama() : small_gpt(), p, 4 * dp));
             }
     return out;
 }

@@ -91,8 +91,10 @@ double difference(const Outcome& a, const Outcome& reference) {
 Plan class_a_reference(Plan plan) {
     Parallelism& p = plan.parallelism;
     const std::int64_t world = p.tensor * p.data;
-    p.pipeline = 1;
+    p.pipeline = p.virtual_pipeline = 1;
     p.stage_layers.clear();
+    p.first_stage_layers = p.last_stage_layers = 0;
+    p.embedding_and_head_as_layers = false;
     p.recompute = {};
     p.schedule = Schedule::gpipe;
     p.overlap = {false, false};
@@ -154,6 +156,17 @@ std::vector<Parallelism> spreads() {
     add(spread(1, 4, 2, 3), {}, false, 1, Schedule::gpipe);
     add(spread(1, 2, 4, 1), {Kind::full, 0});
     add(spread(1, 1, 8, 3));
+    const auto interleave = [&](std::int64_t chunks, Parallelism p, Recompute r = {},
+                                Schedule s = Schedule::one_f_one_b, std::vector<std::int64_t> layers = {}) {
+        p.virtual_pipeline = chunks;
+        p.overlap.gradient_reduce = r.kind != Kind::full;
+        add(p, r, p.tensor > 1 && chunks == 2, 1, s, std::move(layers));
+    };
+    interleave(2, spread(1, 2, 1));
+    interleave(2, spread(1, 2, 1), {Kind::full, 0}, Schedule::gpipe);
+    for (int zero = 0; zero <= 3; ++zero) interleave(2, spread(1, 2, 2, zero), {zero < 2 ? Kind::full : Kind::none, 0});
+    interleave(2, spread(2, 2, 2, 1));
+    interleave(2, spread(2, 2, 2, 3), {Kind::selective, 0});
     return out;
 }
 
@@ -174,6 +187,32 @@ std::string plan_name(const ::testing::TestParamInfo<std::tuple<bool, Parallelis
     for (char& c : name)
         if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
     return name;
+}
+
+// More layers, so that three chunks a stage, and stages of unlike chunks, have some.
+TEST(EquivalenceOfDeeper, LearnsTheSame) {
+    struct Layout {
+        std::int64_t pipeline, chunks;
+        std::vector<std::int64_t> layers;
+        std::int64_t first = 0, last = 0;
+        bool ends_count = false;
+    };
+    const Layout layouts[] = {{2, 3, {}},       {3, 2, {}},       {3, 2, {1, 1, 2, 1, 2, 1}}, {2, 2, {1, 2, 3, 2}},
+                              {4, 1, {}, 2, 2}, {3, 2, {}, 2, 2}, {2, 1, {}, 5, 0},           {5, 1, {}, 0, 0, true}};
+    for (const Layout& layout : layouts)
+        for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::gpipe}) {
+            Parallelism p = spread(1, layout.pipeline, layout.pipeline <= 3 ? 2 : 1, 1);
+            p.virtual_pipeline = layout.chunks;
+            p.stage_layers = layout.layers;
+            p.first_stage_layers = layout.first;
+            p.last_stage_layers = layout.last;
+            p.embedding_and_head_as_layers = layout.ends_count;
+            p.schedule = schedule;
+            Plan plan = small_plan(small_gpt(), p, 12);
+            plan.model.layers = layout.chunks == 3 ? 6 : 8;
+            if (layout.pipeline == 3 && layout.last == 0) plan.model.layers = layout.layers.empty() ? 6 : 8;
+            EXPECT_EQ(bit_difference(run(plan), run(class_a_reference(plan))), "") << describe(p);
+        }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(spreads())),

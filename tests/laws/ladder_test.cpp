@@ -6,6 +6,8 @@
 // live peak that the simulation counts == the one in closed form <= what is allocated.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "plan/program/lower.h"
 #include "plan/program/verify.h"
 #include "sim/estimate.h"
@@ -20,6 +22,7 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
+    int interleaved = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
@@ -54,11 +57,34 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_EQ(wire[s], trace.ranks[s].wire) << "stage " << s;
             least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
         }
+        interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
         const double ratio = seconds(estimator.bound()) / seconds(estimate.step);
         tightest = std::max(tightest, ratio);
         loosest = std::min(loosest, ratio);
     }
+    EXPECT_GT(interleaved, plans / 20);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
+}
+
+// Schedules long enough to have a steady part, chunks interleaved or not, with every kind of overlap.
+TEST(Ladder, HoldsForLongSchedules) {
+    for (const auto& [pipeline, chunks, microbatches] :
+         {std::tuple{2, 1, 100}, {2, 2, 100}, {2, 6, 64}, {3, 2, 90}, {4, 3, 96}, {4, 1, 67}, {6, 2, 60}})
+        for (const int zero : {0, 1, 3})
+            for (const bool overlap : {true, false}) {
+                Parallelism p;
+                p.pipeline = pipeline;
+                p.virtual_pipeline = chunks;
+                p.data = 2;
+                p.zero_stage = zero;
+                p.overlap = {overlap, overlap};
+                Plan plan = small_plan(small_gpt(), p, 2 * microbatches);
+                plan.model.layers = 12;
+                const Skeleton skeleton = make_skeleton(plan);
+                const CostModel cost(plan.cluster, plan.grid());
+                EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), Estimator(skeleton, cost).estimate().step)
+                    << describe(p) << ", " << microbatches << " microbatches";
+            }
 }
 
 // Every random plan's program is proven runnable.

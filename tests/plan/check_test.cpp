@@ -223,6 +223,7 @@ TEST(Check, RefusesAnyFieldOfAnySizeWithoutOverflow) {
     const std::vector<std::function<std::int64_t&(Plan&)>> fields{
         [](Plan& p) -> std::int64_t& { return p.parallelism.tensor; },
         [](Plan& p) -> std::int64_t& { return p.parallelism.pipeline; },
+        [](Plan& p) -> std::int64_t& { return p.parallelism.virtual_pipeline; },
         [](Plan& p) -> std::int64_t& { return p.parallelism.data; },
         [](Plan& p) -> std::int64_t& { return p.parallelism.micro_batch_size; },
         [](Plan& p) -> std::int64_t& { return p.training.global_batch_size; },
@@ -247,6 +248,10 @@ TEST(Check, RefusesAnyFieldOfAnySizeWithoutOverflow) {
                 EXPECT_FALSE(r.empty()) << i << ' ' << j << ' ' << x;
                 for (const Rejection& no : r) EXPECT_FALSE(text(no).empty());
                 check_runnable(p);
+                p.parallelism.first_stage_layers = p.parallelism.last_stage_layers = x;
+                EXPECT_FALSE(check(p).empty()) << i << ' ' << j << ' ' << x;
+                p.parallelism.recompute = {Recompute::Kind::block, 1};
+                EXPECT_FALSE(check(p).empty()) << i << ' ' << j << ' ' << x;
             }
 }
 

@@ -82,6 +82,26 @@ TEST(PlanFile, ReadsEveryField) {
     expect_equal(p, plan(plan_to_json(p).dump()));
 }
 
+TEST(PlanFile, ReadsEveryStageLayout) {
+    const auto read = [](const char* parallelism) {
+        const Plan p = plan(file("", parallelism));
+        expect_equal(p, plan(plan_to_json(p).dump()));
+        return describe(p.parallelism);
+    };
+    EXPECT_EQ(read(R"("pipeline": 4, "virtual_pipeline": 2)"), "tp 1 pp 4 v 2 dp 2 zero 0 mbs 1 1f1b recompute none");
+    EXPECT_EQ(read(R"("pipeline": 2, "virtual_pipeline": 2, "stage_layers": [9, 8, 8, 7])"),
+              "tp 1 pp 2 v 2 dp 4 zero 0 mbs 1 1f1b recompute none layers 9,8,8,7");
+    EXPECT_EQ(read(R"("pipeline": 4, "first_stage_layers": 7, "last_stage_layers": 5)"),
+              "tp 1 pp 4 dp 2 zero 0 mbs 1 1f1b recompute none first 7 last 5");
+    EXPECT_EQ(read(R"("pipeline": 2, "embedding_and_head_as_layers": true)"),
+              "tp 1 pp 2 dp 4 zero 0 mbs 1 1f1b recompute none embedding and head as layers");
+    EXPECT_EQ(refused_field(file("", R"("virtual_pipeline": 0)")), "parallelism.virtual_pipeline");
+    EXPECT_EQ(refused_field(file("", R"("first_stage_layers": 0)")), "parallelism.first_stage_layers");
+    EXPECT_EQ(refused_field(file("", R"("last_stage_layers": -1)")), "parallelism.last_stage_layers");
+    EXPECT_EQ(refused_field(file("", R"("embedding_and_head_as_layers": 1)")),
+              "parallelism.embedding_and_head_as_layers");
+}
+
 TEST(PlanFile, WhatIsWrittenStandsAlone) {
     Plan p = plan(file("", R"("tensor": 2, "pipeline": 4)"));
     p.cluster.nodes = 5;
@@ -106,7 +126,6 @@ TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
 }
 
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("virtual_pipeline": 2)")), "parallelism.virtual_pipeline");
     EXPECT_EQ(refused_field(file("", R"("context": 2)")), "parallelism.context");
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("zero_shard_size": 8)")), "parallelism.zero_shard_size");

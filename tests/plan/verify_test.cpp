@@ -195,6 +195,10 @@ TEST(VerifyMutation, DroppingAnyNeededWaitIsCaught) {
             drop_each_wait(lower(make_skeleton(plan_of(p))), all);
         }
     drop_each_wait(lower(make_skeleton(plan_of({.pipeline = 4, .schedule = Schedule::gpipe}))), all);
+    for (int zero : {1, 3}) {
+        const Parallelism p{.pipeline = 2, .virtual_pipeline = 2, .data = 2, .zero_stage = zero};
+        drop_each_wait(lower(make_skeleton(plan_of(p, 4))), all);
+    }
     for (const std::string& m : all.missed) ADD_FAILURE() << m;
     RecordProperty("total", all.total);
     RecordProperty("caught", all.caught);

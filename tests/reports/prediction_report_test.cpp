@@ -139,6 +139,8 @@ TEST(PredictionReport, CsvHasACellForEveryHeading) {
         return line[static_cast<std::size_t>(std::find(heading.begin(), heading.end(), name) - heading.begin())];
     };
     EXPECT_EQ(cell("tensor"), "2");
+    EXPECT_EQ(cell("virtual_pipeline"), "1");
+    EXPECT_EQ(cell("first_stage_layers"), "");
     EXPECT_EQ(cell("step_time_s"), "2");
     EXPECT_EQ(cell("mfu"), "0.4");
     EXPECT_EQ(cell("backward_s"), "0.75");

@@ -181,10 +181,22 @@ TEST(Enumerate, CountsTuplesThatDivide) {
     // most 4: (1,1) (1,2) (1,4) (2,1) (2,2) (4,1), with 4, 2, 1, 2, 1, 1 data ranks. Batch 4: a data
     // rank has 1, 2, 4, 2, 4, 4 samples, so 1, 2, 3, 2, 3, 3 micro-batch sizes. ZeRO 0 to 3 where
     // data > 1: 4, 4, 1, 4, 1, 1. Recompute fixed to one.
+    // Interleaved besides: stages of 6 layers cut into 2, 3 or 6 chunks, of 3 layers into 3, where the
+    // microbatches are a multiple of the stages: (1,2) with 2 microbatches; (1,4) with 4; (2,2) with 4
+    // and with 2.
     SweepSpace space;
     space.recompute = {{}};
-    EXPECT_EQ(enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(),
-              std::size_t{1 * 4 + 2 * 4 + 3 * 1 + 2 * 4 + 3 * 1 + 3 * 1});
+    EXPECT_EQ(
+        enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(),
+        std::size_t{1 * 4 + 2 * 4 + 3 * 1 + 2 * 4 + 3 * 1 + 3 * 1} + std::size_t{3 * 1 * 4 + 1 * 1 * 1 + 3 * 2 * 1});
+    space.virtual_pipeline = {1};
+    EXPECT_EQ(enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(), 29u);
+    space.virtual_pipeline = {2, 5};
+    for (const Plan& plan : enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space))
+        EXPECT_EQ(plan.parallelism.virtual_pipeline, 2);
+    space = {.recompute = {{}}};  // GPipe is not interleaved unless asked for
+    space.schedule = {Schedule::gpipe};
+    EXPECT_EQ(enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(), 29u);
 }
 
 }  // namespace

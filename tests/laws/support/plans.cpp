@@ -43,6 +43,21 @@ std::vector<std::int64_t> uneven_layers(std::mt19937& random, std::int64_t layer
     return out;
 }
 
+// Half of them lists; what does not divide is drawn again by random_plan.
+void draw_layout(std::mt19937& random, std::int64_t layers, Parallelism& p) {
+    const std::int64_t chunks = p.pipeline * p.virtual_pipeline;
+    if (chunks > layers) return;
+    p.recompute = random_recompute(random, layers);
+    switch (random() % 6) {
+        case 0: break;
+        case 1: p.first_stage_layers = 1 + static_cast<std::int64_t>(random() % 3); break;
+        case 2: p.embedding_and_head_as_layers = true; break;
+        default: p.stage_layers = uneven_layers(random, layers, chunks);
+    }
+    if (p.first_stage_layers != 0 && random() % 2 == 0)
+        p.last_stage_layers = 1 + static_cast<std::int64_t>(random() % 2);
+}
+
 Plan draw(std::mt19937& random) {
     Plan plan;
     plan.model = random_model(random);
@@ -56,15 +71,14 @@ Plan draw(std::mt19937& random) {
     p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     p.overlap.gradient_reduce = random() % 4 != 0;
     p.overlap.parameter_gather = random() % 4 != 0;
-    if (p.pipeline <= plan.model.layers) {
-        p.stage_layers = uneven_layers(random, plan.model.layers, p.pipeline);
-        p.recompute = random_recompute(random, plan.model.layers);
-    }
+    p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
+    draw_layout(random, plan.model.layers, p);
     plan.cluster = any_machine(p.tensor * p.pipeline * p.data);
     plan.framework = random() % 3 == 0 ? "megatron-lm" : "foretrain";
     plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
     plan.training.sequence_length = pick<std::int64_t>(random, {12, 64, 1024});
-    plan.training.global_batch_size = p.micro_batch_size * p.data * pick<std::int64_t>(random, {1, 2, 3, 5, 8, 17});
+    plan.training.global_batch_size =
+        p.micro_batch_size * p.data * pick<std::int64_t>(random, {1, 2, 3, 5, 8, 12, 17, 24});
     return plan;
 }
 

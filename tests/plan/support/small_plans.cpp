@@ -109,6 +109,25 @@ void add_choices(std::vector<Plan>& plans, const ModelSpec& model, int zero) {
     p = two, p.overlap = {false, false}, p.pipeline = 1, p.tensor = 1, p.sequence_parallel = false, add(p);
     p = two, p.overlap = {false, true}, p.recompute = {Kind::full, 0}, add(p);
     p = two, p.tensor = 4, p.pipeline = 4, p.recompute = {Kind::full, 0}, add(p);
+    p = two, p.virtual_pipeline = 2, add(p);
+    p = two, p.virtual_pipeline = 2, p.recompute = {Kind::full, 0}, p.overlap = {false, false}, add(p);
+    p = two, p.virtual_pipeline = 2, p.micro_batch_size = 3, add(p);  // one round
+    p = two, p.virtual_pipeline = 2, p.schedule = Schedule::gpipe, p.recompute = {Kind::selective, 0}, add(p);
+    p = two, p.tensor = 1, p.sequence_parallel = false, p.virtual_pipeline = 2, p.overlap = {true, false}, add(p);
+    p = two, p.first_stage_layers = 1, add(p);
+    p = two, p.pipeline = 3, p.last_stage_layers = 2, add(p);
+    p = two, p.embedding_and_head_as_layers = true, add(p);
+    Plan deep = small_plan(model, two);  // more chunks than there are stages
+    deep.model.layers = 12;
+    deep.parallelism.virtual_pipeline = 3;
+    plans.push_back(deep);
+    deep.parallelism.virtual_pipeline = 6;
+    plans.push_back(deep);
+    deep.parallelism.pipeline = 3;
+    deep.parallelism.virtual_pipeline = 2;
+    deep.parallelism.stage_layers = {1, 3, 2, 2, 1, 3};
+    deep.cluster.devices_per_node = static_cast<int>(deep.world());
+    plans.push_back(deep);
     plans.push_back(small_plan(model, two, DType::bf16));
     plans.push_back(small_plan(model, two, DType::fp64));
 }

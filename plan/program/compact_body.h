@@ -1,0 +1,24 @@
+// A body in few instructions, for those who only want its clocks: runs of instructions of one stream
+// become one wherever nothing else can tell. What the passes of body_passes.h look at is kept (the
+// first and last use of each unit's weights and gradients), so that they work on it as on the whole.
+//
+//   CompactBody c = compact(stage, body);          // before the passes
+//   c.members[c.body.code[5].body]                 // the instructions that number 5 stands for
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/program/stage.h"
+
+namespace foretrain {
+
+struct CompactBody {
+    Body body;  // a merged instruction is a kernel whose `body` is its index in members
+    std::vector<std::vector<std::int32_t>> members;
+};
+
+// `body` has not been through the passes over data ranks.
+CompactBody compact(const Stage& stage, const Body& body);
+
+}  // namespace foretrain

@@ -1,0 +1,174 @@
+// The arithmetic of pipeline schedules, worked out by hand, against what `estimate` and the memory
+// layout say (arXiv:2104.04473, section 2.2; the in-flight counts as Megatron-LM's schedules.py has
+// them).
+//
+// The machine is imagined so that a layer's attention takes 1 us forward and 2 us backward and all
+// else nothing: F = L / (p v) and B = 2 F for a chunk of a model of L layers, and a step takes
+//
+//   (m v + p - 1) (F + B)        of which (p - 1) / (m v) of the ideal m v (F + B) is bubble
+#include <gtest/gtest.h>
+
+#include "plan/check.h"
+#include "plan/program/lower.h"
+#include "plan/program/verify.h"
+#include "sim/estimate.h"
+#include "sim/simulator.h"
+
+namespace foretrain::test {
+namespace {
+
+ClusterSpec attention_machine(std::int64_t devices) {
+    constexpr double endless = 1e15;  // GB/s or TFLOP/s: sizes cost nothing
+    ClusterSpec c;
+    c.name = "imagined";
+    c.nodes = 1;
+    c.devices_per_node = static_cast<int>(devices);
+    c.device.name = "imagined";
+    c.device.peak[DType::bf16] = FlopRate::tera(endless);
+    c.device.memory = Bytes{GiB};
+    c.device.memory_bandwidth = Bandwidth::gigabytes(endless);
+    c.device.calibration.gemm = {{.dtype = DType::bf16, .launch_us = 0, .tiles = {{1, 1}}, .splits = {1}}};
+    c.device.calibration.attention.forward = {.efficiency = {{128, 1.0}}, .launch_us = 1};
+    c.device.calibration.attention.backward = {.efficiency = {{128, 1.0}}, .launch_us = 2};
+    c.device.calibration.memory_bound.launch_us = 0;
+    c.domain.ring_gbps = c.domain.pairwise_gbps = endless;
+    c.domain.a_us = c.domain.pairwise_a_us = 0;
+    c.domain.simple_from = Bytes{GiB};
+    return c;
+}
+
+Plan pipeline(std::int64_t stages, std::int64_t chunks, std::int64_t microbatches, std::int64_t layers) {
+    Plan plan;
+    plan.model = {.name = "golden",
+                  .layers = layers,
+                  .hidden_size = 8,
+                  .attention_heads = 2,
+                  .kv_heads = 2,
+                  .head_dim = 4,
+                  .ffn_hidden_size = 16,
+                  .vocab_size = 16,
+                  .positions = Positions::rope,
+                  .norm = Norm::rmsnorm,
+                  .activation = Activation::gelu};
+    plan.cluster = attention_machine(stages);
+    plan.framework = "foretrain";
+    plan.training.global_batch_size = microbatches;
+    plan.training.sequence_length = 4;
+    plan.parallelism.pipeline = stages;
+    plan.parallelism.virtual_pipeline = chunks;
+    return plan;
+}
+
+Time step_of(const Plan& plan) {
+    for (const Rejection& no : check(plan)) ADD_FAILURE() << text(no);
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const Estimator estimator(skeleton, cost);
+    const Time step = estimator.estimate().step;
+    EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), step);
+    EXPECT_EQ(estimator.bound(), step) << "of a pipeline without messages the bound is all there is";
+    return step;
+}
+
+TEST(GoldenPipeline, BubbleIsStagesLessOneOverMicrobatchesTimesChunks) {
+    for (std::int64_t p : {2, 3, 4})
+        for (std::int64_t v : {1, 2, 3})
+            for (std::int64_t rounds : {1, 2, 4}) {
+                const std::int64_t m = rounds * p, layers = 6 * p;
+                const std::int64_t chunk = 3 * layers / (p * v);  // F + B
+                EXPECT_EQ(step_of(pipeline(p, v, m, layers)), from_microseconds(1) * ((m * v + p - 1) * chunk))
+                    << "pp " << p << " v " << v << " m " << m;
+            }
+    // By hand: 4 stages, 8 microbatches, 24 layers. Without chunks 8 + 3 passes of 18 us, a bubble of
+    // 3/8; with two chunks a stage 16 + 3 of 9 us, a bubble of 3/16.
+    EXPECT_EQ(step_of(pipeline(4, 1, 8, 24)), from_microseconds(198));
+    EXPECT_EQ(step_of(pipeline(4, 2, 8, 24)), from_microseconds(171));
+}
+
+// Slots of activations on each stage, in passes of a chunk. 4 stages, 16 microbatches.
+TEST(GoldenPipeline, ActivationsInFlight) {
+    const auto in_flight = [](const Plan& plan) {
+        std::vector<std::int64_t> out;
+        for (const StageSkeleton& s : make_skeleton(plan).stages) out.push_back(most_in_flight(s.order));
+        return out;
+    };
+    using Counts = std::vector<std::int64_t>;
+    EXPECT_EQ(in_flight(pipeline(4, 1, 16, 24)), (Counts{4, 3, 2, 1}));
+    EXPECT_EQ(in_flight(pipeline(4, 2, 16, 24)), (Counts{11, 9, 7, 5}));
+    EXPECT_EQ(in_flight(pipeline(4, 3, 16, 24)), (Counts{15, 13, 11, 9}));
+    EXPECT_EQ(in_flight(pipeline(4, 2, 4, 24)), (Counts{8, 8, 7, 5})) << "all that there are";
+}
+
+// What middle stages hold is exactly that many chunks: their slots are one pool. On stage 1 of 4, 9
+// passes of half a stage against 3 of a whole one.
+TEST(GoldenPipeline, MiddleStagesHoldNoMoreThanIsInFlight) {
+    const Skeleton plain = make_skeleton(pipeline(4, 1, 16, 24)), chunks = make_skeleton(pipeline(4, 2, 16, 24));
+    const auto activations = [](const Skeleton& s, std::size_t stage) {
+        return s.stages[stage].region_bytes[static_cast<std::size_t>(Region::activations)];
+    };
+    const Bytes slot = chunks.stages[1].chunks[0].stage->slot_bytes;
+    EXPECT_EQ(activations(chunks, 1), slot * 9);
+    // The first layer of a chunk reads its input from the message ring instead of its slot.
+    const Bytes input = plain.stages[1].chunks[0].input.entry;
+    EXPECT_EQ(activations(plain, 1), (slot * 2 + input) * 3);
+    // The head's slot is the last chunk's alone: one, though the stage has five passes in flight. The
+    // other chunk has five of its own when F4 runs, just before B0.
+    EXPECT_EQ(chunks.stages[3].chunks[1].slots, 1);
+    EXPECT_EQ(chunks.stages[3].chunks[0].slots, 5);
+}
+
+// Without overlap no chunk computes while another's gradients are reduced. 2 stages of 2 chunks of one
+// layer, 2 microbatches, 2 data ranks, every reduction 3 us. F = 1, B = 2; times in us.
+//
+//   stage 0  F0.0 0-1  F0.1 1-2  F1.0 2-3  F1.1 3-4   B1.0 6-8  B1.1 9-11   B0.0 20-22  B0.1 22-24
+//   stage 1  F0.0 1-2  F0.1 2-3  F1.0 3-4  B1.0 4-6   F1.1 6-7  B1.1 7-9    B0.0 18-20  B0.1 20-22
+//
+//   stage 1's last chunk (layer, final norm, head) is reduced 9-18: B0.0, whose gradient is there at 8,
+//   waits for 9 us of it. Its first chunk's layer 22-25, then the loss 25-28.
+//   stage 0's last chunk (a layer) is reduced 11-14, while it waits for B0.0's gradient anyway; its first
+//   (embedding, layer) 24-30.
+TEST(GoldenPipeline, WithoutOverlapReductionsHoldUpTheNextChunk) {
+    Plan plan = pipeline(2, 2, 2, 4);
+    plan.cluster = attention_machine(4);
+    plan.cluster.domain.a_us = 3;
+    plan.training.global_batch_size = 4;
+    plan.parallelism.data = 2;
+    plan.parallelism.overlap.gradient_reduce = false;
+    ASSERT_EQ(check(plan).size(), 0u);
+    const Skeleton skeleton = make_skeleton(plan);
+    const CostModel cost(plan.cluster, plan.grid());
+    const Estimate e = Estimator(skeleton, cost).estimate();
+    const Program program = lower(skeleton);
+    EXPECT_EQ(verify(program), std::nullopt);
+    EXPECT_EQ(step_time(simulate(program, cost)), e.step);
+    EXPECT_EQ(e.step, from_microseconds(30));
+    EXPECT_EQ(e.times[0].data_exposed, from_microseconds(6));
+    EXPECT_EQ(e.times[1].data_exposed, from_microseconds(9 + 3 + 3));
+    EXPECT_EQ(e.times[1].step, from_microseconds(28));
+}
+
+// Messages of all sizes of pipelines meet and nothing deadlocks; a program that takes one chunk's for
+// another's is refused.
+TEST(GoldenPipeline, InterleavedProgramsVerify) {
+    for (std::int64_t p : {2, 3, 4, 5, 8})
+        for (std::int64_t v : {2, 3, 7})
+            for (std::int64_t rounds : {1, 2, 5}) {
+                Plan plan = pipeline(p, v, rounds * p, p * v);
+                EXPECT_EQ(verify(unroll(make_skeleton(plan))), std::nullopt) << describe(plan.parallelism);
+                plan.parallelism.schedule = Schedule::gpipe;
+                EXPECT_EQ(verify(unroll(make_skeleton(plan))), std::nullopt) << describe(plan.parallelism);
+            }
+    for (const auto& [p, v] : {std::pair<std::int64_t, std::int64_t>{2, 2}, {2, 6}, {3, 4}, {4, 3}}) {
+        const Program program = lower(make_skeleton(pipeline(p, v, 2 * p, p * v)));
+        EXPECT_EQ(verify(program), std::nullopt) << p << " stages of " << v;
+    }
+    Program wrong = unroll(make_skeleton(pipeline(2, 2, 4, 4)));
+    for (Instruction& i : wrong.stages[1].instructions)
+        if (i.kind == InstructionKind::send && i.stream == Stream::send_next) i.chunk = 1;
+    const auto found = verify(wrong);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_NE(found->find("pairs different chunks"), std::string::npos) << *found;
+}
+
+}  // namespace
+}  // namespace foretrain::test
