@@ -125,7 +125,8 @@ std::string link_text(const LinkNeed& need) {
 std::string smallest_text(const SmallestSize& smallest, const std::string& batch) {
     if (smallest.devices == 0)
         return fmt::format("No size up to {} GPUs has a plan with {}.", smallest.searched_to, batch);
-    return fmt::format("Fewest GPUs with {}: {} ({}).", batch, smallest.devices, describe(smallest.then.parallelism));
+    return fmt::format("Fewest GPUs with {}: {} on {} node{} ({}).", batch, smallest.devices, smallest.nodes,
+                       smallest.nodes == 1 ? "" : "s", describe(smallest.then.parallelism));
 }
 
 std::string sizes_table(const Explanation& e) {
@@ -179,7 +180,7 @@ Json link_json(const LinkNeed& need) {
 Json smallest_json(const SmallestSize& smallest) {
     Json out = Json::object();
     out.set("gpus", smallest.devices > 0 ? Json(smallest.devices) : Json()).set("searched_to", smallest.searched_to);
-    if (smallest.devices > 0) out.set("plan", alternative_json(smallest.then));
+    if (smallest.devices > 0) out.set("nodes", smallest.nodes).set("plan", alternative_json(smallest.then));
     return out;
 }
 

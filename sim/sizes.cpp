@@ -68,7 +68,8 @@ std::int64_t fewest_for_state(const Plan& base, const SweepOptions& options) {
 namespace {
 
 // Whatever fits will do; what needs least memory as a rule is tried before everything.
-std::optional<Alternative> any_that_fits(const Plan& base, SweepOptions options) {
+// `any`: whether there were plans at all.
+std::optional<Alternative> any_that_fits(const Plan& base, SweepOptions options, bool& any) {
     options.top = 1;
     SweepOptions small = options;
     const auto& sizes = options.space.micro_batch_size;
@@ -77,25 +78,40 @@ std::optional<Alternative> any_that_fits(const Plan& base, SweepOptions options)
     for (const SweepOptions& space : {small, options}) {
         const SweepResult found = sweep(base, space);
         if (!found.best.empty()) return alternative_of(found.best.front());
+        any = any || found.enumerated > 0;
     }
     return std::nullopt;
+}
+
+// The next size that a cluster comes in: part of a node, then whole nodes (or trays of a rack).
+std::int64_t next_size(const ClusterSpec& cluster, std::int64_t devices) {
+    if (devices < cluster.devices_per_node) return devices + 1;
+    const std::int64_t step = cluster.devices_per_tray > 0 ? cluster.devices_per_tray : cluster.devices_per_node;
+    return (devices / step + 1) * step;
 }
 
 }  // namespace
 
 SmallestSize smallest_size(const Plan& base, const SweepOptions& options, const SizeSearch& search) {
-    SmallestSize smallest{.searched_to = search.most};
-    const std::int64_t state = fewest_for_state(base, options);
-    for (std::int64_t devices = std::max(search.from, state); devices <= search.most; ++devices) {
+    SmallestSize smallest;
+    const std::int64_t first = std::max(search.from, fewest_for_state(base, options));
+    int searched = 0;
+    for (std::int64_t devices = first; devices <= search.most; devices = next_size(base.cluster, devices)) {
+        smallest.searched_to = devices;
         std::optional<Plan> plan = on_devices(base, devices);
         if (!plan) continue;
         if (search.any_batch) plan->training.global_batch_size = devices;
-        if (const auto found = any_that_fits(*plan, options)) {
+        bool any = false;
+        if (const auto found = any_that_fits(*plan, options, any)) {
             smallest.devices = devices;
+            smallest.nodes = plan->cluster.nodes;
             smallest.then = *found;
-            break;
+            return smallest;
         }
+        searched += any ? 1 : 0;
+        if (searched == most_searches) return smallest;
     }
+    smallest.searched_to = search.most;
     return smallest;
 }
 

@@ -24,6 +24,8 @@ SizeResult sweep_size(const Plan& base, const SweepOptions& options);
 // Sets `fewest` and `least_hours`.
 void mark_fronts(std::vector<SizeResult>& sizes);
 
+// At most so many sizes that have plans, none of which fits, are searched: `searched_to` says how far.
+constexpr int most_searches = 64;
 struct SizeSearch {
     std::int64_t from = 1, most = 1;  // devices
     bool any_batch = false;           // the global batch is whatever divides: whether the model trains at all

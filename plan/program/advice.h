@@ -62,6 +62,7 @@ struct NearestChange {
 // The fewest devices on which some plan fits.
 struct SmallestSize {
     std::int64_t devices = 0;  // 0: none up to `searched_to`
+    std::int64_t nodes = 0;    // that they stand in
     std::int64_t searched_to = 0;
     Alternative then;
 };

@@ -56,8 +56,9 @@ struct StageTime {
 struct PeakMoment {
     std::string pass;             // "forward", "backward", "optimizer step", "message"; empty: nothing runs
     std::int64_t microbatch = 0;  // from 0; -1: of the whole step
-    std::int64_t in_flight = 0;   // microbatches whose forward pass has begun and whose backward pass has not ended
-    std::string section;          // where in the model, "layer3.attention"; may be empty
+    std::int64_t in_flight =
+        0;                // chunk passes that have begun forward and not ended backward: microbatches, of one chunk
+    std::string section;  // where in the model, "layer3.attention"; may be empty
 };
 std::string text(const PeakMoment& moment);  // "backward pass of microbatch 3, in layer3.attention; 4 in flight"
 

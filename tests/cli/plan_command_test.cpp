@@ -34,7 +34,7 @@ TEST(SweepCommand, ExplainsItsBestIfAsked) {
     const Outcome o = call(gpt2("sweep", {"--explain", "--tokens", "1B"}));
     ASSERT_EQ(o.code, done) << o.err;
     EXPECT_TRUE(contains(o.out, "What would move it most")) << o.out;
-    EXPECT_TRUE(contains(o.out, "Fewest GPUs with this batch: 1 ")) << o.out;
+    EXPECT_TRUE(contains(o.out, "Fewest GPUs with this batch: 1 on 1 node")) << o.out;
     EXPECT_TRUE(contains(o.out, "Training            1.00 B tokens")) << o.out;
 }
 

@@ -66,8 +66,8 @@ Explanation explanation() {
                 .best_step = from_seconds(1.8)}};
     e.largest_micro_batch = at(2.1, 2);
     e.largest_micro_batch->parallelism.micro_batch_size = 4;
-    e.smallest = {.devices = 4, .searched_to = 8, .then = at(4, 2)};
-    e.smallest_with_batch = {.devices = 0, .searched_to = 8, .then = {}};
+    e.smallest = {.devices = 4, .nodes = 1, .searched_to = 8, .then = at(4, 2)};
+    e.smallest_with_batch = {.devices = 0, .nodes = 0, .searched_to = 8, .then = {}};
     return e;
 }
 
@@ -101,7 +101,7 @@ TEST(ExplanationReport, TableSaysWhatWouldMoveIt) {
          "between nodes would be hidden with 3.2 times the bandwidth, 160 GB/s",
          "No bandwidth hides the communication inside a node: latency alone leaves a step of 1.800 s",
          "Largest micro-batch of this plan that fits: 4, 2.100 s a step, 5.0 % longer.",
-         "Fewest GPUs with any batch: 4 (tp 2", "No size up to 8 GPUs has a plan with this batch."});
+         "Fewest GPUs with any batch: 4 on 1 node (tp 2", "No size up to 8 GPUs has a plan with this batch."});
     const std::string none = explanation_table(explanation(), nullptr);
     EXPECT_TRUE(contains(none, "Fewest GPUs with any batch: 4")) << none;
     EXPECT_FALSE(contains(none, "What would move")) << none;

@@ -204,12 +204,13 @@ TEST(NearestChange, ThereMayBeNone) {
 }
 
 // Every size from one device on, whatever could be known beforehand.
-std::int64_t smallest_by_force(const Plan& from, std::int64_t most, bool any_batch) {
+std::int64_t smallest_by_force(const Plan& from, std::int64_t most, bool any_batch, SweepOptions options = {}) {
+    options.top = 1;
     for (std::int64_t n = 1; n <= most; ++n) {
         std::optional<Plan> plan = on_devices(from, n);
         if (!plan) continue;
         if (any_batch) plan->training.global_batch_size = n;
-        if (sweep(*plan, {.top = 1}).feasible > 0) return n;
+        if (sweep(*plan, options).feasible > 0) return n;
     }
     return 0;
 }
@@ -252,14 +253,17 @@ TEST(Sizes, FrontsAreWhatNothingBeats) {
 
 TEST(Recommend, EachReasonIsTheBestPlanThatChoosesOtherwise) {
     const Plan from = base("llama-3.1-8b", 16, 32, 4096);
-    const Recommendation r = recommend(from, {});
+    SweepOptions options;
+    options.space.micro_batch_size = {1, 2};
+    options.space.virtual_pipeline = {1, 2};
+    const Recommendation r = recommend(from, options);
     ASSERT_FALSE(r.sweep.best.empty());
     const Prediction& best = r.sweep.best.front();
     ASSERT_EQ(r.reasons.size(), 6u);
     EXPECT_EQ(r.reasons[0].axis, "tensor");
     EXPECT_EQ(r.reasons[0].value, std::to_string(best.plan.parallelism.tensor));
     Time tensor{INT64_MAX}, recompute{INT64_MAX};
-    for (const Plan& plan : enumerate(from, {})) {
+    for (const Plan& plan : enumerate(from, options.space)) {
         const Prediction p = estimate(plan);
         if (!p.feasible()) continue;
         if (plan.parallelism.tensor != best.plan.parallelism.tensor) tensor = std::min(tensor, p.step);
@@ -274,13 +278,16 @@ TEST(Recommend, EachReasonIsTheBestPlanThatChoosesOtherwise) {
 }
 
 TEST(Recommend, RuleOfThumbGoesByTheModelsSize) {
-    const RuleOfThumb small = rule_of_thumb(base("gpt2", 8, 32, 1024), {});
+    SweepOptions few;
+    few.space.micro_batch_size = {1};
+    few.space.virtual_pipeline = {1};
+    const RuleOfThumb small = rule_of_thumb(base("gpt2", 8, 32, 1024), few);
     EXPECT_TRUE(small.rule.starts_with("under 10 B"));
     EXPECT_EQ(small.then.parallelism.tensor * small.then.parallelism.pipeline, 1);
-    const RuleOfThumb middle = rule_of_thumb(base("llama-3.1-70b", 256, 256, 4096), {});
+    const RuleOfThumb middle = rule_of_thumb(base("llama-3.1-70b", 256, 256, 4096), few);
     EXPECT_TRUE(middle.rule.starts_with("under 100 B"));
     EXPECT_TRUE(middle.then.feasible() ? middle.then.parallelism.pipeline == 1 : !middle.then.why_not.empty());
-    const RuleOfThumb large = rule_of_thumb(base("gpt3-175b", 512, 512, 2048), {});
+    const RuleOfThumb large = rule_of_thumb(base("gpt3-175b", 512, 512, 2048), few);
     EXPECT_TRUE(large.rule.starts_with("100 B"));
     ASSERT_TRUE(large.then.feasible()) << large.then.why_not;
     EXPECT_EQ(large.then.parallelism.tensor, 8);
@@ -293,9 +300,12 @@ TEST(Recommend, RuleOfThumbGoesByTheModelsSize) {
 
 TEST(Explain, OfNothingIsHowManyDevicesItTakes) {
     const Plan plan = base("llama-3.1-70b", 8, 64, 8192);
-    const Explanation e = explain_none(plan, {});
+    SweepOptions few;
+    few.space.micro_batch_size = {1};
+    few.space.virtual_pipeline = {1};
+    const Explanation e = explain_none(plan, few);
     EXPECT_GT(e.smallest.devices, 8);
-    EXPECT_EQ(e.smallest_with_batch.devices, smallest_by_force(plan, 64, false));
+    EXPECT_EQ(e.smallest_with_batch.devices, smallest_by_force(plan, 64, false, few));
     EXPECT_TRUE(e.what_if.empty());
 }
 

@@ -45,6 +45,16 @@ TEST(LivePeak, OfAStageHoldsAsManyMicrobatchesAsStagesFollow) {
     EXPECT_EQ(text(p.peaks[3]), "message of microbatch 0, between passes; 1 in flight");
 }
 
+// Interleaved, the first stage of p begins (p - 1) 2 + (v - 1) p + 1 passes before its first backward one.
+TEST(LivePeak, CountsTheChunksInFlight) {
+    Plan plan = gpt2(4, 1);
+    plan.parallelism.virtual_pipeline = 3;
+    const Prediction p = estimate(plan);
+    ASSERT_FALSE(p.peaks.empty());
+    EXPECT_EQ(p.peaks[0].in_flight, 3 * 2 + 2 * 4 + 1);
+    EXPECT_EQ(p.peaks[0].section.rfind("layer", 0), 0u) << p.peaks[0].section;
+}
+
 // A brief stage has few of its layers written out, and must name the layer of the full one.
 TEST(LivePeak, IsInTheSameLayerOfABriefStage) {
     using Kind = Recompute::Kind;
