@@ -44,7 +44,8 @@ constexpr Field fields[] = {
     {"parallelism", "pipeline", "pipeline", Kind::size, "N", "pipeline stages (1)", true},
     {"parallelism", "data", "data", Kind::size, "N", "data-parallel ranks (follows from the GPUs)", true},
     {"parallelism", "virtual_pipeline", "virtual-pipeline", Kind::size, "N", "chunks a stage: interleaved (1)", true},
-    {"parallelism", "context", "context", Kind::size, "N", "context-parallel ranks; only 1 so far"},
+    {"parallelism", "context", "context", Kind::size, "N", "ranks that share a sequence (1)", true},
+    {"parallelism", "context_method", "context-method", Kind::text, "HOW", "ring or all-to-all (ring)", true},
     {"parallelism", "expert", "expert", Kind::size, "N", "expert-parallel ranks; only 1 so far"},
     {"parallelism", "sequence_parallel", "sequence-parallel", Kind::on_off, "on|off",
      "between tensor-parallel regions (the framework's)"},
@@ -209,7 +210,7 @@ std::vector<OptionGroup> plan_option_groups() { return groups(false); }
 
 Plan plan_from_options(const Options& options) {
     bool resized = false;
-    for (const char* name : {"cluster", "nodes", "gpus", "tensor", "pipeline"}) resized |= options.has(name);
+    for (const char* name : {"cluster", "nodes", "gpus", "tensor", "context", "pipeline"}) resized |= options.has(name);
     return plan_without(options, resized ? std::set<std::string>{"data"} : std::set<std::string>{}, false);
 }
 
@@ -219,7 +220,7 @@ Plan sweep_base_from_options(const Options& options) {
     std::set<std::string> axes;
     for (const Field& field : fields)
         if (field.swept) axes.insert(field.key);
-    axes.erase("schedule");  // a sweep keeps the base's unless it is given others
+    for (const char* kept : {"schedule", "context_method"}) axes.erase(kept);  // the base's unless others are given
     return plan_without(options, axes, true);
 }
 

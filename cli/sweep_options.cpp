@@ -22,6 +22,7 @@ SweepSpace space_from(const Options& options) {
         if (options.has(name)) axis = options.integers(name, 1, largest);
     };
     sizes("tensor", space.tensor);
+    sizes("context", space.context);
     sizes("pipeline", space.pipeline);
     sizes("virtual-pipeline", space.virtual_pipeline);
     sizes("data", space.data);
@@ -29,6 +30,9 @@ SweepSpace space_from(const Options& options) {
     if (options.has("zero-stage"))
         for (std::int64_t stage : options.integers("zero-stage", 0, 3))
             space.zero_stage.push_back(static_cast<int>(stage));
+    if (options.has("context-method"))
+        for (const std::string& how : options.list("context-method"))
+            space.context_method.push_back(for_option("context-method", [&] { return context_method_from_text(how); }));
     if (options.has("schedule"))
         for (const std::string& name : options.list("schedule"))
             space.schedule.push_back(for_option("schedule", [&] { return schedule_from_text(name); }));
@@ -46,6 +50,8 @@ std::vector<OptionGroup> sweep_option_groups() {
     std::vector<OptionGroup> groups = sweep_base_option_groups();
     groups.push_back({"Axes (values with commas between them; left out: all that are worth trying)",
                       {{"tensor", "N,...", "tensor-parallel ranks"},
+                       {"context", "N,...", "ranks that share a sequence (1; up to 16 from 16k tokens on)"},
+                       {"context-method", "HOW,...", "ring, all-to-all (the plan file's, else ring)"},
                        {"pipeline", "N,...", "pipeline stages"},
                        {"virtual-pipeline", "N,...", "chunks a stage"},
                        {"data", "N,...", "data-parallel ranks"},

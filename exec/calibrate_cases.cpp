@@ -69,6 +69,13 @@ public:
             }
             add(RopeArgs{.batch = 1, .sequence = 256, .heads = 4, .kv_heads = 4, .head_dim = head_dim, .type = type_},
                 {real(256 * 12 * head_dim)});
+            const std::int64_t queries = 256 * 4 * head_dim;
+            add(KeyValueArgs{256, 4, 4, head_dim, false, type_}, {real(3 * queries), real(2 * queries)});
+            add(KeyValueArgs{256, 4, 4, head_dim, true, type_}, {real(2 * queries), real(3 * queries)});
+            add(RelayoutArgs{RelayoutArgs::Part::split_heads, 1, 512, 12 * head_dim, 2, type_},
+                {real(3 * queries), real(3 * queries)});
+            add(RelayoutArgs{RelayoutArgs::Part::join_sequence, 1, 512, 12 * head_dim, 2, type_},
+                {real(3 * queries), real(3 * queries)});
             QkNormArgs norm{.rows = 256, .heads = 4, .kv_heads = 4, .head_dim = head_dim, .type = type_};
             norm.gradient = type_;
             add(norm, {real(256 * 12 * head_dim), real(256 * 8 * head_dim), real(head_dim), real(head_dim)});

@@ -131,7 +131,9 @@ AttentionConstants fit_attention(const Measurements& m, const std::map<DType, Fl
 }
 
 bool is_memory_bound(KernelKind kind) {
-    return kind != KernelKind::gemm && kind != KernelKind::attention_forward && kind != KernelKind::attention_backward;
+    return kind != KernelKind::gemm && kind != KernelKind::attention_forward &&
+           kind != KernelKind::attention_backward && kind != KernelKind::ring_attention_forward &&
+           kind != KernelKind::ring_attention_backward;
 }
 
 MemoryBoundConstants fit_memory_bound(const Measurements& m, double bandwidth, const Birthplace& born) {

@@ -30,6 +30,10 @@ public:
     virtual void reduce_scatter(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type,
                                 Reduction op) = 0;
     virtual void all_gather(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) = 0;
+    // Part i of `from` goes to member i, whose parts come to `to` in the members' order.
+    virtual void all_to_all(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) = 0;
+    // `from` goes to the next member, the last one's to the first; what the one before sends comes to `to`.
+    virtual void ring_shift(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) = 0;
     virtual void send(DeviceStream& stream, const void* from, std::int64_t count, DType type, std::int64_t member) = 0;
     virtual void recv(DeviceStream& stream, void* to, std::int64_t count, DType type, std::int64_t member) = 0;
 

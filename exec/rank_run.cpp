@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/context_split.h"
 #include "base/error.h"
 #include "plan/program/access.h"
 
@@ -54,7 +55,9 @@ RankRun::RankRun(const Program& program, std::int64_t rank, std::uint64_t seed, 
       device_(device),
       world_(world),
       shard_{program.grid.tensor, program.grid.coordinate(rank, Axis::tensor),
-             program.grid.coordinate(rank, Axis::data)},
+             program.grid.coordinate(rank, Axis::replica)},
+      data_rank_(program.grid.coordinate(rank, Axis::data)),
+      context_rank_(program.grid.coordinate(rank, Axis::context)),
       data_(seed, program.vocabulary, program.sequence_length) {
     allocate();
     make_streams();
@@ -132,14 +135,21 @@ void RankRun::prepare_batches() {
         if (i.kind != InstructionKind::load_batch) continue;
         for (std::size_t which = 0; which < 2; ++which) {
             work[which] = [this, microbatch = i.microbatch, which](void* host) {
-                const auto length = static_cast<std::size_t>(program_.sequence_length);
-                const std::int64_t first = first_sample(program_, step_, microbatch, shard_.data_rank);
-                for (std::int64_t j = 0; j < program_.micro_batch_size; ++j) {
-                    auto* row = static_cast<std::int32_t*>(host) + static_cast<std::size_t>(j) * length;
-                    which == 0 ? data_.tokens(first + j, {row, length}) : data_.targets(first + j, {row, length});
-                }
+                read_batch(microbatch, which == 1, static_cast<std::int32_t*>(host));
             };
         }
+    }
+}
+
+// Of each sample what this context rank holds of it.
+void RankRun::read_batch(std::int64_t microbatch, bool targets, std::int32_t* out) const {
+    const std::int64_t length = program_.sequence_length, ranks = program_.grid.context;
+    const std::int64_t first = first_sample(program_, step_, microbatch, data_rank_);
+    std::vector<std::int32_t> sample(static_cast<std::size_t>(length));
+    for (std::int64_t j = 0; j < program_.micro_batch_size; ++j) {
+        targets ? data_.targets(first + j, sample) : data_.tokens(first + j, sample);
+        for (std::int64_t i = 0; i < length / ranks; ++i)
+            *out++ = sample[static_cast<std::size_t>(position_in_sequence(i, length, ranks, context_rank_))];
     }
 }
 
@@ -201,8 +211,10 @@ void RankRun::issue_work(std::int32_t index, DeviceStream& stream) {
     switch (i.kind) {
         case InstructionKind::kernel: {
             const std::span<void* const> operands(operands_[static_cast<std::size_t>(index)].data(), i.operands);
-            stream.kernel(stage_.kernels[static_cast<std::size_t>(i.kernel)],
-                          {.operand = operands, .tensor_rank = shard_.tensor_rank, .step = step_ + 1});
+            stream.kernel(stage_.kernels[static_cast<std::size_t>(i.kernel)], {.operand = operands,
+                                                                               .tensor_rank = shard_.tensor_rank,
+                                                                               .context_rank = context_rank_,
+                                                                               .step = step_ + 1});
             return;
         }
         case InstructionKind::fill: stream.fill(operand(index, 0), bytes_of(0)); return;
@@ -229,6 +241,8 @@ void RankRun::issue_communication(std::int32_t index, DeviceStream& stream) {
             group.reduce_scatter(stream, a, operand(index, 1), i.count, i.type, i.reduction);
             return;
         case InstructionKind::all_gather: group.all_gather(stream, a, operand(index, 1), i.count, i.type); return;
+        case InstructionKind::all_to_all: group.all_to_all(stream, a, operand(index, 1), i.count, i.type); return;
+        case InstructionKind::ring_shift: group.ring_shift(stream, a, operand(index, 1), i.count, i.type); return;
         case InstructionKind::send: group.send(stream, a, i.count, i.type, i.peer); return;
         case InstructionKind::recv: group.recv(stream, a, i.count, i.type, i.peer); return;
         default: return;
@@ -257,8 +271,9 @@ double RankRun::mean_loss() {
 WireCount RankRun::wire() const {
     WireCount count;
     for (const Joined& g : groups_)
-        for (const InstructionKind kind : {InstructionKind::all_reduce, InstructionKind::reduce_scatter,
-                                           InstructionKind::all_gather, InstructionKind::send})
+        for (const InstructionKind kind :
+             {InstructionKind::all_reduce, InstructionKind::reduce_scatter, InstructionKind::all_gather,
+              InstructionKind::all_to_all, InstructionKind::ring_shift, InstructionKind::send})
             if (const Bytes bytes = g.end->wire(kind); bytes.value > 0) count[wire_key(g.axis, kind)] += bytes;
     return count;
 }

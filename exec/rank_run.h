@@ -55,6 +55,7 @@ private:
     void make_events();
     void join_groups();
     void prepare_batches();
+    void read_batch(std::int64_t microbatch, bool targets, std::int32_t* out) const;
     Communicator& joined(Axis axis, std::int64_t channel);
 
     void issue(std::int32_t index);
@@ -75,6 +76,7 @@ private:
     Device& device_;
     World& world_;
     Shard shard_;
+    std::int64_t data_rank_, context_rank_;
     SyntheticData data_;
     std::int64_t step_ = 0;
 

@@ -49,7 +49,7 @@ void report(const Shared& shared, std::int64_t step) {
     for (std::size_t rank = 0; rank < shared.steps.size(); ++rank) {
         const RankStep& s = shared.steps[rank].back();
         r.duration = std::max(r.duration, s.duration);
-        // Every rank of the last stage has the same loss, already summed over the data ranks.
+        // Every rank of the last stage has the same loss, already summed over the replicas.
         if (stage_of(shared.program, static_cast<std::int64_t>(rank)).loss >= 0) r.loss = s.loss;
     }
     shared.options.on_step(r);

@@ -46,6 +46,12 @@ public:
     void all_gather(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) override {
         enqueue(stream, {InstructionKind::all_gather, type, Reduction::sum, count, from, to});
     }
+    void all_to_all(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) override {
+        enqueue(stream, {InstructionKind::all_to_all, type, Reduction::sum, count, from, to});
+    }
+    void ring_shift(DeviceStream& stream, const void* from, void* to, std::int64_t count, DType type) override {
+        enqueue(stream, {InstructionKind::ring_shift, type, Reduction::sum, count, from, to});
+    }
     void send(DeviceStream& stream, const void* from, std::int64_t count, DType type, std::int64_t member) override {
         const Posting message{InstructionKind::send, type, Reduction::sum, count, from, nullptr};
         CpuStream* on = &cpu_stream(stream);
@@ -71,17 +77,22 @@ private:
     void collective(CpuStream& stream, const Posting& mine) {
         group_.meet(me_, mine);
         stream.restart_span();
-        if (mine.kind == InstructionKind::all_gather) {
-            gather(mine);
-        } else {
-            switch (mine.type) {
-                case DType::fp32: reduce<float>(mine); break;
-                case DType::fp64: reduce<double>(mine); break;
-                case DType::int32: reduce<std::int32_t>(mine); break;
-                default: throw RunError(fmt::format("cannot reduce elements of {}", name_of(mine.type)));
-            }
+        switch (mine.kind) {
+            case InstructionKind::all_gather: gather(mine); break;
+            case InstructionKind::all_to_all: exchange(mine); break;
+            case InstructionKind::ring_shift: shift(mine); break;
+            default: reduce(mine); break;
         }
         group_.meet(me_, name_of(mine.kind).data());
+    }
+
+    void reduce(const Posting& mine) {
+        switch (mine.type) {
+            case DType::fp32: return reduce<float>(mine);
+            case DType::fp64: return reduce<double>(mine);
+            case DType::int32: return reduce<std::int32_t>(mine);
+            default: throw RunError(fmt::format("cannot reduce elements of {}", name_of(mine.type)));
+        }
     }
 
     // This member's run of the elements, piece by piece: reads it on every member, in their order,
@@ -127,6 +138,24 @@ private:
             if (i != me_) sent[i] += bytes;
         }
         count(mine.kind, sent);
+    }
+
+    void exchange(const Posting& mine) {
+        const std::int64_t bytes = mine.count * size_of(mine.type);
+        std::vector<std::int64_t> sent(group_.size(), 0);
+        for (std::size_t i = 0; i < group_.size(); ++i) {
+            const auto* from = static_cast<const std::byte*>(group_.posting(i).from) + index(me_) * bytes;
+            std::memcpy(static_cast<std::byte*>(mine.to) + index(i) * bytes, from, static_cast<std::size_t>(bytes));
+            if (i != me_) sent[i] += bytes;
+        }
+        count(mine.kind, sent);
+    }
+
+    void shift(const Posting& mine) {
+        const std::size_t before = (me_ + group_.size() - 1) % group_.size();
+        const std::int64_t bytes = mine.count * size_of(mine.type);
+        std::memcpy(mine.to, group_.posting(before).from, static_cast<std::size_t>(bytes));
+        if (before != me_) group_.count_sent(before, mine.kind, bytes);
     }
 
     void count(InstructionKind kind, const std::vector<std::int64_t>& sent) {

@@ -85,7 +85,8 @@ struct MemoryBoundConstants {
     bool operator==(const MemoryBoundConstants&) const = default;
 };
 
-// Collectives inside one fast domain (NVLink, or threads of one process): domain_collective_us, domain_message_us
+// Collectives inside one fast domain (NVLink, or threads of one process): domain_collective_us, domain_message_us,
+// domain_all_to_all_us
 struct DomainConstants {
     // Groups of different sizes may have different links: the entry with the fewest ranks that hold the
     // group counts, else the figure of the whole domain.
@@ -106,7 +107,9 @@ struct DomainConstants {
     double pairwise_a_us = 0;
     double pairwise_p_us = 0;  // of set-up, paid in full from 64 KiB
     double pairwise_ramp_us = 0;
-    std::string link;  // what it is made of: "nvlink3", "threads"; may be empty
+    double pairwise_s_us = 0;  // of an all-to-all, for each doubling of the ranks
+    double pairwise_d = 0;     // of one of its parts, once a call
+    std::string link;          // what it is made of: "nvlink3", "threads"; may be empty
     double spread = 0;
     BirthCertificate born;
     bool operator==(const DomainConstants&) const = default;

@@ -26,6 +26,9 @@ constexpr double two_node_tree_efficiency = 0.84;
 // Sizes at which the multi-node all-reduce pays half of its pipelining terms; fitted with them.
 constexpr double l1_half = 0.3 * static_cast<double>(MiB), k_half = 7.5 * static_cast<double>(MiB);
 
+// Of an all-to-all across nodes.
+constexpr double exchange_us = 20, exchange_peer_us = 0.6, exchange_efficiency = 0.9, exchange_ramp_us = 35;
+
 constexpr std::int64_t pairwise_window = 64 * 1024;  // bytes after which a message's set-up has been paid
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
@@ -72,6 +75,15 @@ double domain_message_us(std::int64_t bytes, const DomainConstants& d) {
     return d.pairwise_a_us + set_up + x + std::sqrt(x * d.pairwise_ramp_us);
 }
 
+double domain_all_to_all_us(std::int64_t bytes, std::int64_t ranks, const DomainConstants& d) {
+    const std::int64_t part = bytes / ranks;
+    const double send = as_double(part) / (d.pairwise_gbps * us_per_gb);
+    const double x = send * as_double(ranks - 1);
+    const double set_up = d.pairwise_p_us * as_double(std::min(part, pairwise_window)) / pairwise_window;
+    return d.pairwise_a_us + d.pairwise_s_us * std::log2(as_double(ranks)) + set_up + x + d.pairwise_d * send +
+           std::sqrt(x * d.pairwise_ramp_us);
+}
+
 double network_all_reduce_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
                              const NetworkConstants& network) {
     const double n = as_double(group.ranks), g = as_double(group.per_node);
@@ -111,9 +123,27 @@ double network_message_us(std::int64_t bytes, double line_gbps, const NetworkCon
     return network.latency_scale * network.p2p_us + as_double(bytes) / (network.p2p_efficiency * line_gbps * us_per_gb);
 }
 
+double network_all_to_all_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain) {
+    const double n = as_double(group.ranks), g = as_double(group.per_node);
+    const double part = as_double(bytes) / n;
+    const double x = part * (n - g) / (exchange_efficiency * group.line_gbps / g * us_per_gb);
+    const double inside = group.per_node > 1 ? part * (g - 1) / (domain.pairwise_gbps * us_per_gb) : 0;
+    return exchange_us + exchange_peer_us * (n - 1) + std::max(inside, x) + std::sqrt(exchange_ramp_us * x);
+}
+
+double ring_shift_us(std::int64_t bytes, const GroupPlacement& group, double rank_line_gbps,
+                     const DomainConstants& domain, const NetworkConstants& network) {
+    if (group.ranks <= 1 || bytes <= 0) return 0;
+    const double inside = group.per_node > 1 ? domain_message_us(bytes, domain) : 0;
+    return group.nodes == 1 ? inside : std::max(inside, network_message_us(bytes, rank_line_gbps, network));
+}
+
 double collective_us(Collective kind, std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
                      const NetworkConstants& network) {
     if (group.ranks <= 1 || bytes <= 0) return 0;
+    if (kind == Collective::all_to_all)
+        return group.nodes == 1 ? domain_all_to_all_us(bytes, group.ranks, domain)
+                                : network_all_to_all_us(bytes, group, domain);
     if (group.nodes == 1) return domain_collective_us(kind, bytes, group.ranks, domain);
     if (kind == Collective::all_reduce) return network_all_reduce_us(bytes, group, domain, network);
     return network_ring_us(bytes, group, domain, network);

@@ -2,8 +2,8 @@
 // hardware/calibration.h holds, over plain numbers. Predictions call them, and so does the
 // calibration that fits the constants.
 //
-// `bytes` is the whole array, as nccl-tests counts it: the buffer of an all-reduce, ranks times the
-// shard of an all-gather or reduce-scatter. Where the library has several algorithms it takes the
+// `bytes` is the whole array, as nccl-tests counts it: the buffer of an all-reduce or all-to-all, ranks
+// times the shard of an all-gather or reduce-scatter. Where the library has several algorithms it takes the
 // faster, and so does `collective_us`.
 //
 //   DomainConstants h100 = ...;                                         // eight ranks, 1 GiB
@@ -17,7 +17,7 @@
 
 namespace foretrain {
 
-enum class Collective { all_reduce, all_gather, reduce_scatter };
+enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all };
 
 // Where the members of a group stand.
 struct GroupPlacement {
@@ -44,6 +44,10 @@ double domain_collective_us(Collective kind, std::int64_t bytes, std::int64_t ra
 // Point to point: x = S / pairwise;  t = pairwise_a + pairwise_p min(1, S/64 KiB) + x + sqrt(x pairwise_T)
 double domain_message_us(std::int64_t bytes, const DomainConstants& domain);
 
+// All-to-all of parts c = S/n, each rank's to every other in turn: x = c (n-1) / pairwise;
+//   t = pairwise_a + pairwise_s lg n + pairwise_p min(1, c/64 KiB) + x + pairwise_d c/pairwise + sqrt(x pairwise_T)
+double domain_all_to_all_us(std::int64_t bytes, std::int64_t ranks, const DomainConstants& domain);
+
 // Across N nodes with g ranks on each, n in all. The tree of an all-reduce:
 //   t = 6.8 + 2((g-1) 0.6 + lg N hop) + x + lg N (l1 S/(S + 0.3 MiB) + k S/(S + 7.5 MiB)) + sqrt(x T)
 //   x = 2 (n-1)/n S / (efficiency * line, or two_node_tree where that is more; at most what the domain carries)
@@ -60,7 +64,17 @@ double network_ring_us(std::int64_t bytes, const GroupPlacement& group, const Do
 // p2p + S / (p2p_efficiency * line), with one rank's line rate in GB/s.
 double network_message_us(std::int64_t bytes, double line_gbps, const NetworkConstants& network);
 
-// Whichever of the above serves the group; 0 for a group of one or for no bytes.
+// An all-to-all across nodes: x = S (n-g)/n / (0.9 line/g), what a rank sends to others' nodes;
+//   t = 20 + 0.6 (n-1) + max(S (g-1)/n / pairwise, x) + sqrt(35 x)
+// Set by hand to the band of a simulator's tables (github:aliyun/SimAI) and one slide's peak; no curve is known.
+double network_all_to_all_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain);
+
+// Every rank sends `bytes` to the next one around the group, all at once; where the group spans nodes, one of
+// each node over a line of its own of `rank_line_gbps`. 0 for a group of one.
+double ring_shift_us(std::int64_t bytes, const GroupPlacement& group, double rank_line_gbps,
+                     const DomainConstants& domain, const NetworkConstants& network);
+
+// Whichever of the above collectives serves the group; 0 for a group of one or for no bytes.
 double collective_us(Collective kind, std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
                      const NetworkConstants& network);
 

@@ -212,6 +212,8 @@ void visit(Visitor& v, DomainConstants& d) {
     v("pairwise_a_us", d.pairwise_a_us, 0.0, longest_us);
     v("pairwise_p_us", d.pairwise_p_us, 0.0, longest_us);
     v("pairwise_ramp_us", d.pairwise_ramp_us, 0.0, longest_us);
+    v("pairwise_s_us", d.pairwise_s_us, 0.0, longest_us);
+    v("pairwise_d", d.pairwise_d, 0.0, 1e3);
     v("spread", d.spread, 0.0, widest_spread);
     v("born", d.born);
 }

@@ -96,7 +96,7 @@ double attention_us(const AttentionShape& a, const AttentionPass& pass, const Pr
     }
     const double s = static_cast<double>(a.sequence), d = static_cast<double>(a.head_dim);
     const bool windowed = a.window > 0 && a.window < a.sequence;
-    const double seen = static_cast<double>(windowed ? a.window : a.sequence);  // by the last queries
+    const double seen = static_cast<double>(a.keys > 0 ? a.keys : windowed ? a.window : a.sequence);  // by the last
     const double streams = static_cast<double>(a.batch) * static_cast<double>(a.heads);
     const double multiprocessors = static_cast<double>(processor.multiprocessors);
     const double rate = processor.flops * efficiency;
@@ -105,7 +105,7 @@ double attention_us(const AttentionShape& a, const AttentionPass& pass, const Pr
     // Keys that an average query block sees under the causal mask, its own diagonal block in full: half
     // the sequence, or of a window w the w (1 - w / 2s) that its query sees.
     const double average = windowed ? seen * (1 - seen / (2 * s)) : s / 2;
-    const double keys = std::min(s, average + query_block / 2.0);
+    const double keys = a.keys > 0 ? seen : std::min(s, average + query_block / 2.0);
     const double queries = static_cast<double>(std::min(a.sequence, query_block));
 
     const double work = products * 4 * streams * s * keys * d / rate;

@@ -66,12 +66,14 @@ struct AttentionShape {
     std::int64_t batch = 0, sequence = 0, heads = 0, head_dim = 0;
     bool backward = false;
     std::int64_t window = 0;  // 0: none
+    std::int64_t keys = 0;    // that each query sees, without a mask; 0: those of its sequence up to itself
 };
 
 // F = 4 b h s^2 d FLOPs forward, 2.5 F backward; the mask leaves kv = (s + 128)/2 keys of s:
 //   work = F kv/s / (P e);  longest = F/(b h) * 128/s / (P/S e)
 //   (kv and 128 at most s, for sequences shorter than a block of 128 queries; a window w leaves
-//   kv = w - w^2/2s + 64, and w keys in place of s for the longest)
+//   kv = w - w^2/2s + 64, and w keys in place of s for the longest; without a mask kv is all keys, also for
+//   the longest)
 //   T = (work^p + longest^p)^(1/p) + tile_overhead max(tiles/S, 1) + launch
 double attention_us(const AttentionShape& shape, const AttentionPass& pass, const Processor& processor);
 

@@ -19,6 +19,9 @@ struct Launch {
     void operator()(const QkNormArgs& a) const { table.qk_norm(a, context); }
     void operator()(const AttentionForwardArgs& a) const { table.attention_forward(a, context); }
     void operator()(const AttentionBackwardArgs& a) const { table.attention_backward(a, context); }
+    void operator()(const RingAttentionArgs& a) const { table.ring_attention(a, context); }
+    void operator()(const KeyValueArgs& a) const { table.key_value(a, context); }
+    void operator()(const RelayoutArgs& a) const { table.relayout(a, context); }
     void operator()(const EmbeddingArgs& a) const { table.embedding(a, context); }
     void operator()(const PositionsArgs& a) const { table.positions(a, context); }
     void operator()(const ResidualAddArgs& a) const { table.residual_add(a, context); }

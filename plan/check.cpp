@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -17,10 +18,13 @@ namespace foretrain {
 
 namespace check_rules {
 
-std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t c) {
-    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    if (a > most / b || a * b > most / c) return std::nullopt;
-    return a * b * c;
+std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors) {
+    std::int64_t result = 1;
+    for (std::int64_t f : factors) {
+        if (result > std::numeric_limits<std::int64_t>::max() / f) return std::nullopt;
+        result *= f;
+    }
+    return result;
 }
 
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
@@ -63,9 +67,12 @@ bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
 
 std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
 
+// The devices among which tensor, pipeline and data share, if context divides them.
+std::int64_t devices_beside_context(const Plan& plan) { return plan.cluster.devices() / plan.parallelism.context; }
+
 // What every number of tensor ranks divides; 1 at least.
 std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
-    const std::int64_t devices = plan.cluster.devices();
+    const std::int64_t devices = std::max<std::int64_t>(devices_beside_context(plan), 1);
     const ModelSpec& m = plan.model;
     return std::gcd(std::gcd(m.attention_heads, m.kv_heads),
                     std::gcd(m.ffn_hidden_size, devices % pipeline == 0 ? devices / pipeline : devices));
@@ -84,6 +91,7 @@ void check_sizes(const Plan& plan, Rejections& out) {
     const Parallelism& p = plan.parallelism;
     need("parallelism.tensor", p.tensor);
     need("parallelism.pipeline", p.pipeline);
+    need("parallelism.context", p.context);
     if (p.virtual_pipeline < 1 || p.virtual_pipeline > most_chunks)
         out.push_back({.reason = "size_out_of_range",
                        .field = "parallelism.virtual_pipeline",
@@ -123,7 +131,8 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     const ModelSpec& m = plan.model;
     const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size);
     const double parameters = d(m.hidden_size) * (d(m.layers) * widths + 2 * d(m.vocab_size));
-    const double tokens = d(plan.parallelism.micro_batch_size) * d(plan.training.sequence_length);
+    const double tokens =
+        d(plan.parallelism.micro_batch_size) * d(plan.training.sequence_length) / d(plan.parallelism.context);
     const double values = tokens * (d(m.layers) * widths + d(m.vocab_size)) + parameters;
     if (values > most_values)
         return refuse("microbatch_too_large", "parallelism.micro_batch_size", fmt::format("{:.1e} values", values),
@@ -152,7 +161,7 @@ void check_magnitude(const Plan& plan, Rejections& out) {
 // The nearest tensor and pipeline that the model and the devices take; the pipeline moves only if it must.
 std::string ranks_that_divide(const Plan& plan) {
     const Parallelism& p = plan.parallelism;
-    const std::int64_t devices = plan.cluster.devices();
+    const std::int64_t devices = devices_beside_context(plan);
     std::int64_t pipeline = p.pipeline;
     if (devices % pipeline != 0) pipeline = nearest_of(pipeline, small_divisors(std::gcd(plan.model.layers, devices)));
     const std::int64_t tensor = nearest_of(p.tensor, small_divisors(tensor_must_divide(plan, pipeline)));
@@ -164,22 +173,27 @@ std::string ranks_that_divide(const Plan& plan) {
 
 void check_world(const Plan& plan, Rejections& out) {
     const Parallelism& p = plan.parallelism;
-    const std::optional<std::int64_t> world = product(p.tensor, p.pipeline, p.data);
+    const std::optional<std::int64_t> world = product({p.tensor, p.context, p.pipeline, p.data});
     const std::int64_t devices = plan.cluster.devices();
     if (world && *world == devices) return;
-    const std::optional<std::int64_t> model_ranks = product(p.tensor, p.pipeline);
+    if (devices % p.context != 0)
+        return out.push_back(
+            must_divide("context_divides_devices", "parallelism.context", p.context, "the cluster's devices", devices));
+    const std::string context = p.context > 1 ? fmt::format(" x context {}", p.context) : "";
+    const std::optional<std::int64_t> model_ranks = product({p.tensor, p.context, p.pipeline});
     if (!model_ranks || devices % *model_ranks != 0)  // no data would do
         return out.push_back({.reason = "devices_divisible",
-                              .field = "parallelism.tensor x parallelism.pipeline",
+                              .field = p.context > 1 ? "parallelism.tensor x parallelism.context x parallelism.pipeline"
+                                                     : "parallelism.tensor x parallelism.pipeline",
                               .found = text_of(model_ranks),
                               .rule = fmt::format("must divide the cluster's {} devices", devices),
                               .suggestion = ranks_that_divide(plan)});
-    out.push_back(
-        {.reason = "world_equals_devices",
-         .field = "parallelism.data",
-         .found = fmt::format("tensor {} x pipeline {} x data {} = {}", p.tensor, p.pipeline, p.data, text_of(world)),
-         .rule = fmt::format("must equal the cluster's {} devices", devices),
-         .suggestion = fmt::format("data {}", devices / *model_ranks)});
+    out.push_back({.reason = "world_equals_devices",
+                   .field = "parallelism.data",
+                   .found = fmt::format("tensor {}{} x pipeline {} x data {} = {}", p.tensor, context, p.pipeline,
+                                        p.data, text_of(world)),
+                   .rule = fmt::format("must equal the cluster's {} devices", devices),
+                   .suggestion = fmt::format("data {}", devices / *model_ranks)});
 }
 
 void check_tensor(const Plan& plan, Rejections& out) {
@@ -211,15 +225,65 @@ void check_sequence(const Plan& plan, Rejections& out) {
                        .found = "true with tensor = 1",
                        .rule = "needs tensor parallelism",
                        .suggestion = "false"});
-    if (s % p.tensor != 0)
+    if (p.context == 1 && s % p.tensor != 0)  // with context, check_context_sequence tells
         out.push_back(must_divide("tensor_divides_sequence", "parallelism.tensor", p.tensor,
                                   "sequence_length (sequence_parallel)", s));
+}
+
+// Each context rank holds two chunks of a sequence, which the tensor ranks share under sequence parallelism.
+void check_context_sequence(const Plan& plan, Rejections& out) {
+    const Parallelism& p = plan.parallelism;
+    const std::int64_t s = plan.training.sequence_length;
+    const std::int64_t shared = p.sequence_parallel ? std::lcm<std::int64_t>(2, p.tensor) : 2;
+    const std::optional<std::int64_t> multiple = product({p.context, shared});
+    if (multiple && s % *multiple == 0) return;
+    const std::string form = p.sequence_parallel ? fmt::format("lcm(2, tensor {}) (sequence_parallel)", p.tensor) : "2";
+    Rejection r{.reason = "context_divides_sequence",
+                .field = "training.sequence_length",
+                .found = std::to_string(s),
+                .rule = fmt::format("must be a multiple of {} = context {} x {}", text_of(multiple), p.context, form)};
+    if (multiple && *multiple <= largest) {
+        const std::int64_t below = s / *multiple * *multiple, above = below + *multiple;
+        r.allowed = below > 0 ? fmt::format("{}, {}, ...", below, above) : fmt::format("{}, ...", above);
+        r.suggestion = std::to_string(below > 0 && s - below <= above - s ? below : above);
+    }
+    out.push_back(std::move(r));
+}
+
+// All-to-all gives each context rank whole heads; a ring has no kernel for a window.
+void check_context(const Plan& plan, Rejections& out) {
+    const Parallelism& p = plan.parallelism;
+    const ModelSpec& m = plan.model;
+    if (p.context == 1) return;
+    check_context_sequence(plan, out);
+    if (p.context_method == ContextMethod::ring) {
+        const SlidingWindow& window = m.sliding_window;
+        if (window.size > 0 && window.size < plan.training.sequence_length)
+            out.push_back({.reason = "ring_sees_whole_sequences",
+                           .field = "parallelism.context_method",
+                           .found = fmt::format("ring with a sliding window of {}", window.size),
+                           .rule = "a ring passes on every block of keys and has no window",
+                           .allowed = "all-to-all",
+                           .suggestion = "all-to-all"});
+        return;
+    }
+    const auto divides = [&](const char* reason, const char* of, std::int64_t heads) {
+        const std::optional<std::int64_t> ranks = product({p.tensor, p.context});
+        if (heads % p.tensor != 0 || (ranks && heads % *ranks == 0)) return;  // check_tensor tells of the first
+        Rejection r = must_divide(reason, "parallelism.context", p.context,
+                                  p.tensor > 1 ? fmt::format("{} / tensor (all-to-all)", of).c_str()
+                                               : fmt::format("{} (all-to-all)", of).c_str(),
+                                  heads / p.tensor, devices_beside_context(plan) * p.context);
+        out.push_back(std::move(r));
+    };
+    divides("context_divides_heads", "attention_heads", m.attention_heads);
+    if (m.kv_heads != m.attention_heads) divides("context_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
 }
 
 void check_batch(const Plan& plan, Rejections& out) {
     const std::int64_t batch = plan.training.global_batch_size;
     const Parallelism& p = plan.parallelism;
-    const std::optional<std::int64_t> round = product(p.micro_batch_size, p.data);
+    const std::optional<std::int64_t> round = product({p.micro_batch_size, p.data});
     if (round && batch % *round == 0) return;
     out.push_back({.reason = "batch_divides",
                    .field = "training.global_batch_size",
@@ -292,11 +356,14 @@ void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
                names_of(f.precisions, [](DType t) { return name_of(t); }));
     if (!contains(f.recompute, p.recompute.kind))
         refuse("framework_recompute", "parallelism.recompute", describe(p.recompute), names_of(f.recompute, kind_name));
+    if (p.context > 1 && !contains(f.context_methods, p.context_method))
+        refuse("framework_context_method", "parallelism.context_method", std::string(name_of(p.context_method)),
+               names_of(f.context_methods, [](ContextMethod c) { return name_of(c); }));
 }
 
 // The vocabulary is padded to the tensor ranks: that the padding itself stays a sane size.
 void check_vocabulary(const Plan& plan, const Framework& f, Rejections& out) {
-    const std::optional<std::int64_t> multiple = product(f.vocab_multiple, plan.parallelism.tensor);
+    const std::optional<std::int64_t> multiple = product({f.vocab_multiple, plan.parallelism.tensor});
     if (multiple && *multiple <= largest) return;
     out.push_back({.reason = "vocabulary_padding",
                    .field = "parallelism.tensor",
@@ -367,6 +434,7 @@ std::vector<Rejection> check(const Plan& plan) {
     check_world(plan, out);
     check_tensor(plan, out);
     check_sequence(plan, out);
+    check_context(plan, out);
     check_stage_layers(plan, out);
     check_batch(plan, out);
     check_recompute(plan, out);
@@ -398,8 +466,8 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
                        .suggestion = "fp32"});
     check_runnable_model(plan.model, plan.training.sequence_length, out);
     const Parallelism& p = plan.parallelism;
-    const bool sound = in_range(p.tensor) && in_range(p.pipeline) && in_range(p.data);
-    const std::optional<std::int64_t> world = sound ? product(p.tensor, p.pipeline, p.data) : std::nullopt;
+    const bool sound = in_range(p.tensor) && in_range(p.context) && in_range(p.pipeline) && in_range(p.data);
+    const std::optional<std::int64_t> world = sound ? product({p.tensor, p.context, p.pipeline, p.data}) : std::nullopt;
     if (!world || *world > most_ranks)
         out.push_back({.reason = "too_many_ranks",
                        .field = "parallelism",

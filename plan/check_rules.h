@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace foretrain::check_rules {
 
-// a b c, or nothing where that exceeds 64 bits. All are at least 1.
-std::optional<std::int64_t> product(std::int64_t a, std::int64_t b, std::int64_t c = 1);
+// Of numbers of at least 1; nothing where it exceeds 64 bits.
+std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors);
 
 // The first divisors of n, what a user would choose from.
 std::vector<std::int64_t> small_divisors(std::int64_t n);

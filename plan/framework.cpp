@@ -22,6 +22,7 @@ Framework foretrain_profile() {
             .interleaves = true,
             .precisions = {DType::fp32, DType::fp64, DType::bf16, DType::fp16},
             .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment, Kind::every},
+            .context_methods = {ContextMethod::ring, ContextMethod::all_to_all},
             .default_sequence_parallel = false,
             .vocab_multiple = 1,
             .loss_fp32_copy = false,
@@ -42,6 +43,7 @@ Framework megatron_profile() {
         .interleaves = true,
         .precisions = {DType::bf16, DType::fp16, DType::fp32},
         .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment},
+        .context_methods = {ContextMethod::ring, ContextMethod::all_to_all},
         .default_sequence_parallel = true,
         .vocab_multiple = 128,
         .loss_fp32_copy = true,
@@ -58,6 +60,9 @@ Framework megatron_profile() {
             "recompute: " + repo +
                 "megatron/core/transformer/transformer_config.py: selective (core_attn), full with "
                 "method block (block) or uniform (segment)",
+            "context_methods: github:NVIDIA/TransformerEngine@015d22571b33 "
+            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py, which its attention "
+            "calls: cp_comm_type p2p (ring) and a2a (all-to-all); all_gather and a2a+p2p are not described here",
             "default_sequence_parallel: arXiv:2205.05198, the setting of its published runs; the option's own default "
             "is off",
             "vocab_multiple: " + repo + "megatron/training/vocab_utils.py, make_vocab_size_divisible_by",

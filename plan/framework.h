@@ -24,12 +24,13 @@ struct Framework {
     bool interleaves = false;  // several chunks a stage (virtual_pipeline)
     std::vector<DType> precisions;
     std::vector<Recompute::Kind> recompute;
-    bool default_sequence_parallel = false;  // whenever tensor > 1 and it divides
-    std::int64_t vocab_multiple = 1;         // vocabulary is padded to this times the tensor ranks
-    bool loss_fp32_copy = false;             // logits are copied to fp32 and kept for the backward pass
-    bool recompute_stops_early = false;      // a recompute leaves out what the backward pass does not read
-    Bytes reserved;                          // held outside its tensors, on top of the device's own
-    std::vector<std::string> sources;        // one for each figure above
+    std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
+    bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
+    std::int64_t vocab_multiple = 1;             // vocabulary is padded to this times the tensor ranks
+    bool loss_fp32_copy = false;                 // logits are copied to fp32 and kept for the backward pass
+    bool recompute_stops_early = false;          // a recompute leaves out what the backward pass does not read
+    Bytes reserved;                              // held outside its tensors, on top of the device's own
+    std::vector<std::string> sources;            // one for each figure above
 };
 
 // UserError with the nearest name for an unknown one.

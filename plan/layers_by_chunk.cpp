@@ -73,7 +73,7 @@ bool contradicts(const Parallelism& p) {
 std::string chunks_text(const Parallelism& p) {
     if (p.virtual_pipeline == 1) return fmt::format("pipeline = {} stages", p.pipeline);
     return fmt::format("pipeline {} x virtual_pipeline {} = {} chunks", p.pipeline, p.virtual_pipeline,
-                       product(p.pipeline, p.virtual_pipeline).value_or(0));
+                       product({p.pipeline, p.virtual_pipeline}).value_or(0));
 }
 
 // The first values of `field` with which the layers divide; another pipeline must divide the devices too.
@@ -134,7 +134,7 @@ void check_list(const Plan& plan, Rejections& out) {
                        .found = std::move(found),
                        .rule = std::move(rule)});
     };
-    const std::optional<std::int64_t> chunks = product(plan.parallelism.pipeline, plan.parallelism.virtual_pipeline);
+    const std::optional<std::int64_t> chunks = product({plan.parallelism.pipeline, plan.parallelism.virtual_pipeline});
     if (chunks != static_cast<std::int64_t>(stages.size()))
         refuse("stage_layers_per_stage", fmt::format("{} entries", stages.size()),
                fmt::format("must have one for each of {}", chunks_text(plan.parallelism)));
@@ -191,14 +191,14 @@ void check_interleaving(const Plan& plan, Rejections& out) {
                               .rule = "interleaves the chunks of several stages: needs pipeline of at least 2",
                               .allowed = "1",
                               .suggestion = "1"});
-    const std::optional<std::int64_t> round = product(p.micro_batch_size, p.data);
+    const std::optional<std::int64_t> round = product({p.micro_batch_size, p.data});
     const std::int64_t batch = plan.training.global_batch_size;
     if (!round || batch % *round != 0) return;  // check_batch says so
     const std::int64_t microbatches = batch / *round;
     if (microbatches_fill_rounds(p, microbatches)) return;
     const bool few = microbatches < p.pipeline;
     const std::int64_t rounds = std::max<std::int64_t>(microbatches / p.pipeline, 1);
-    const std::optional<std::int64_t> better = product(rounds, p.pipeline, *round);
+    const std::optional<std::int64_t> better = product({rounds, p.pipeline, *round});
     out.push_back(
         {.reason = few ? "interleaving_needs_microbatches" : "microbatches_fill_rounds",
          .field = "parallelism.virtual_pipeline",
@@ -248,7 +248,7 @@ std::int64_t most_layers_of_chunk(const Plan& plan) {
 
 bool layers_divide(const Plan& plan) {
     const Parallelism& p = plan.parallelism;
-    const std::optional<std::int64_t> chunks = product(p.pipeline, p.virtual_pipeline);
+    const std::optional<std::int64_t> chunks = product({p.pipeline, p.virtual_pipeline});
     if (!chunks || *chunks > plan.model.layers || contradicts(p)) return false;
     if (!p.stage_layers.empty()) return list_divides(plan, *chunks);
     if (has_ends(p)) return ends_divide(plan);

@@ -7,6 +7,8 @@ namespace foretrain {
 
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe ? "gpipe" : "1f1b"; }
 
+std::string_view name_of(ContextMethod method) { return method == ContextMethod::ring ? "ring" : "all-to-all"; }
+
 std::string describe(const Recompute& recompute) {
     switch (recompute.kind) {
         case Recompute::Kind::none: return "none";
@@ -20,7 +22,9 @@ std::string describe(const Recompute& recompute) {
 }
 
 std::string describe(const Parallelism& p) {
-    std::string s = fmt::format("tp {} pp {}", p.tensor, p.pipeline);
+    std::string s = fmt::format("tp {}", p.tensor);
+    if (p.context != 1) s += fmt::format(" cp {} {}", p.context, name_of(p.context_method));
+    s += fmt::format(" pp {}", p.pipeline);
     if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
     s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, p.zero_stage, p.micro_batch_size,
                      name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));

@@ -20,6 +20,10 @@ namespace foretrain {
 
 enum class Schedule : std::uint8_t { gpipe, one_f_one_b };
 
+// How ranks that hold other tokens of the same samples attend to each other's: keys and values go around
+// the group a block at a time, or the split by tokens is exchanged for one by heads and back.
+enum class ContextMethod : std::uint8_t { ring, all_to_all };
+
 // Activation checkpointing. `layers` is the n of block_layers and the k of segment_layers and every.
 struct Recompute {
     enum class Kind : std::uint8_t { none, selective, full, block, segment, every };
@@ -49,6 +53,8 @@ struct Training {
 struct Parallelism {
     std::int64_t tensor = 1;
     std::int64_t pipeline = 1;
+    std::int64_t context = 1;
+    ContextMethod context_method = ContextMethod::ring;
     std::int64_t virtual_pipeline = 1;  // chunks a stage; more than one: interleaved
     std::int64_t data = 1;
     bool sequence_parallel = false;
@@ -72,7 +78,7 @@ struct Plan {
     Training training;
     Parallelism parallelism;
 
-    RankGrid grid() const { return {parallelism.tensor, 1, parallelism.data, parallelism.pipeline}; }
+    RankGrid grid() const { return {parallelism.tensor, parallelism.context, parallelism.data, parallelism.pipeline}; }
     std::int64_t world() const { return grid().world(); }
     // Microbatches a step on each data rank. Precondition: the plan checks.
     std::int64_t microbatches() const {
@@ -81,9 +87,11 @@ struct Plan {
     std::int64_t tokens_per_microbatch() const { return parallelism.micro_batch_size * training.sequence_length; }
 };
 
-// One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full", and its parts' names.
+// One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full" (with "cp 2 ring" after tp where
+// there are several), and its parts' names.
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);  // "none", "segment 4", ...
 std::string_view name_of(Schedule schedule);       // "gpipe", "1f1b"
+std::string_view name_of(ContextMethod method);    // "ring", "all-to-all"
 
 }  // namespace foretrain

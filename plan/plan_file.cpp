@@ -21,6 +21,7 @@ constexpr std::int64_t largest = std::int64_t{1} << 40;
 using Kind = Recompute::Kind;
 
 const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
+const std::vector<std::string> context_method_names{"ring", "all-to-all"};
 const std::vector<std::string> recompute_words{"none", "selective", "full"};
 
 // The forms of recompute that carry a count: in a file {"block_layers": 2}, in a text "block 2".
@@ -54,6 +55,7 @@ const std::vector<std::string> parallelism_keys{"tensor",
                                                 "pipeline",
                                                 "virtual_pipeline",
                                                 "context",
+                                                "context_method",
                                                 "expert",
                                                 "data",
                                                 "sequence_parallel",
@@ -146,7 +148,7 @@ Overlap overlap_from(const Json& value) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    for (const char* key : {"context", "expert"}) refuse_unless_neutral(value, key, Json(1));
+    refuse_unless_neutral(value, "expert", Json(1));
     for (const char* key : {"zero_shard_size", "offload"}) refuse_unless_neutral(value, key, Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
@@ -156,11 +158,14 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("tensor", p.tensor);
     size("pipeline", p.pipeline);
     size("virtual_pipeline", p.virtual_pipeline);
+    size("context", p.context);
+    if (value.has("context_method"))
+        p.context_method = static_cast<ContextMethod>(value.at("context_method").one_of(context_method_names));
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
     if (value.has("zero_stage")) p.zero_stage = static_cast<int>(value.at("zero_stage").integer(0, 3));
     p.sequence_parallel =
-        framework.default_sequence_parallel && p.tensor > 1 && training.sequence_length % p.tensor == 0;
+        framework.default_sequence_parallel && sequence_divides(p.tensor, p.context, training.sequence_length);
     if (value.has("sequence_parallel")) p.sequence_parallel = value.at("sequence_parallel").boolean();
     if (value.has("schedule")) {
         const Json schedule = value.at("schedule");
@@ -274,6 +279,8 @@ Json parallelism_to_json(const Parallelism& p) {
     overlap.set("gradient_reduce", p.overlap.gradient_reduce).set("parameter_gather", p.overlap.parameter_gather);
     Json out = Json::object();
     out.set("tensor", p.tensor)
+        .set("context", p.context)
+        .set("context_method", name_of(p.context_method))
         .set("pipeline", p.pipeline)
         .set("virtual_pipeline", p.virtual_pipeline)
         .set("data", p.data)
@@ -317,14 +324,30 @@ Schedule schedule_from_text(const std::string& text) {
                      .suggestion = nearest(text.substr(0, 80), schedule_names)});
 }
 
-// Where tensor and pipeline do not divide the devices, data stays 1 and check() says why it cannot be.
+ContextMethod context_method_from_text(const std::string& text) {
+    const auto name = std::find(context_method_names.begin(), context_method_names.end(), text);
+    if (name != context_method_names.end()) return static_cast<ContextMethod>(name - context_method_names.begin());
+    throw UserError({.field = "context_method",
+                     .found = fmt::format("\"{}\"", text.substr(0, 80)),
+                     .expected = fmt::format("one of {}", fmt::join(context_method_names, ", ")),
+                     .suggestion = nearest(text.substr(0, 80), context_method_names)});
+}
+
+bool sequence_divides(std::int64_t tensor, std::int64_t context, std::int64_t sequence) {
+    return tensor > 1 && sequence % tensor == 0 && sequence / tensor % context == 0;
+}
+
+// Where tensor, context and pipeline do not divide the devices, data stays 1 and check() says why it cannot be.
 void complete(Plan& plan) {
     Parallelism& p = plan.parallelism;
     if (p.data != 0) return;
-    const std::int64_t devices = plan.cluster.devices();
     p.data = 1;
-    if (p.tensor < 1 || p.pipeline < 1 || p.tensor > devices || p.pipeline > devices / p.tensor) return;
-    if (devices % (p.tensor * p.pipeline) == 0) p.data = devices / (p.tensor * p.pipeline);
+    std::int64_t left = plan.cluster.devices();
+    for (const std::int64_t ranks : {p.tensor, p.context, p.pipeline}) {
+        if (ranks < 1 || left % ranks != 0) return;
+        left /= ranks;
+    }
+    p.data = left;
 }
 
 }  // namespace foretrain

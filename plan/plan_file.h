@@ -25,6 +25,9 @@ void check_plan_keys(const Json& value);
 // Parts, for command-line options of the same names and for sweeps.
 Recompute recompute_from_text(const std::string& text);  // "none", "full", "segment 4", "block 2"
 Schedule schedule_from_text(const std::string& text);
+ContextMethod context_method_from_text(const std::string& text);  // "ring", "all-to-all"
+// Whether several tensor ranks can share out a sequence's tokens after the context ranks did.
+bool sequence_divides(std::int64_t tensor, std::int64_t context, std::int64_t sequence);
 Json parallelism_to_json(const Parallelism& parallelism);
 
 // Fills in `data` from the cluster's devices where it is 0.

@@ -1,12 +1,16 @@
 #include "plan/rank_grid.h"
 
+#include <iterator>
+
 #include "base/error.h"
 
 namespace foretrain {
 
 namespace {
-constexpr Axis all_axes[] = {Axis::none, Axis::tensor, Axis::context, Axis::data, Axis::pipeline, Axis::embedding};
-}
+constexpr Axis all_axes[] = {Axis::none,    Axis::tensor,   Axis::context,  Axis::data,
+                             Axis::replica, Axis::pipeline, Axis::embedding};
+static_assert(std::size(all_axes) == axis_count);
+}  // namespace
 
 std::string_view name_of(Axis axis) {
     switch (axis) {
@@ -14,6 +18,7 @@ std::string_view name_of(Axis axis) {
         case Axis::tensor: return "tensor";
         case Axis::context: return "context";
         case Axis::data: return "data";
+        case Axis::replica: return "replica";
         case Axis::pipeline: return "pipeline";
         case Axis::embedding: return "embedding";
     }
@@ -32,6 +37,7 @@ std::int64_t RankGrid::size(Axis axis) const {
         case Axis::tensor: return tensor;
         case Axis::context: return context;
         case Axis::data: return data;
+        case Axis::replica: return context * data;
         case Axis::pipeline: return pipeline;
         case Axis::embedding: return pipeline > 1 ? 2 : 1;
     }
@@ -42,7 +48,8 @@ std::int64_t RankGrid::stride(Axis axis) const {
     switch (axis) {
         case Axis::none:
         case Axis::tensor: return 1;
-        case Axis::context: return tensor;
+        case Axis::context:
+        case Axis::replica: return tensor;
         case Axis::data: return tensor * context;
         case Axis::pipeline: return tensor * context * data;
         case Axis::embedding: return tensor * context * data * (pipeline - 1);

@@ -1,12 +1,16 @@
 // Where a rank stands: its coordinates on the axes tensor, context, data and pipeline.
 //
 // Rank order, innermost first: tp, cp, dp, pp; so the tensor group is the closest together and the
-// stages are the furthest apart. A group is a slice of the grid along one axis.
+// stages are the furthest apart. A group is a slice of the grid along one axis. Ranks along `context` hold
+// other tokens of the same samples, ranks along `data` other samples; both hold the same parameters, so
+// the two axes together are one more, `replica`: the group that sums gradients and that ZeRO shards over.
 //
-//   RankGrid g{.tensor = 2, .context = 1, .data = 4, .pipeline = 2};     // world 16
-//   g.members(5, Axis::data) == {1, 3, 5, 7}
+//   RankGrid g{.tensor = 2, .context = 2, .data = 2, .pipeline = 2};     // world 16
+//   g.members(5, Axis::data) == {1, 5}
+//   g.members(5, Axis::replica) == {1, 3, 5, 7}
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -15,7 +19,8 @@
 namespace foretrain {
 
 // `embedding` is the pair of first and last stage, which share a tied weight.
-enum class Axis : std::uint8_t { none, tensor, context, data, pipeline, embedding };
+enum class Axis : std::uint8_t { none, tensor, context, data, replica, pipeline, embedding };
+constexpr std::size_t axis_count = 7;
 
 std::string_view name_of(Axis axis);
 std::optional<Axis> axis_from_name(std::string_view name);

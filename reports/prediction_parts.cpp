@@ -5,8 +5,9 @@
 namespace foretrain {
 
 // Messages run between stages and a tied embedding is synchronised between stages: both are
-// what the pipeline costs.
+// what the pipeline costs. What replicas exchange is what data parallelism costs.
 std::string axis_of_group(const std::string& group) {
+    if (group == name_of(Axis::replica)) return "data";
     for (const char* known : {"tensor", "data", "context", "expert"})
         if (group == known) return group;
     return "pipeline";
@@ -20,6 +21,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"recompute", "recompute", "", t.recompute, true},
             {"optimizer", "optimizer", "", t.optimizer, true},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
+            {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"pipeline_exposed", "pipeline exposed", "waits for messages between stages", t.messages()},
             {"bubble", "bubble", "waits for other stages' passes", t.bubble}};

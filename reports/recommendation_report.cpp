@@ -31,6 +31,13 @@ std::string tensor_text(const Prediction& p) {
     return fmt::format("wider than a node of {} GPUs; {}", node, waits);
 }
 
+std::string context_text(const Prediction& p) {
+    if (p.plan.parallelism.context == 1) return "every rank has whole sequences";
+    return fmt::format("{} tokens of a sequence on each rank; waiting for the others' is {} of the step",
+                       p.plan.training.sequence_length / p.plan.parallelism.context,
+                       share_of_step(p, &StageTime::context_exposed));
+}
+
 std::string pipeline_text(const Prediction& p) {
     const std::int64_t stages = p.plan.parallelism.pipeline;
     if (stages == 1) return "one stage, so there is no bubble";
@@ -63,6 +70,7 @@ std::string recompute_text(const Prediction& p) {
 
 std::string because(const AxisReason& r, const Prediction& best) {
     if (r.axis == "tensor") return tensor_text(best);
+    if (r.axis == "context") return context_text(best);
     if (r.axis == "pipeline") return pipeline_text(best);
     if (r.axis == "virtual_pipeline") return virtual_text(best);
     if (r.axis == "zero_stage") return zero_text(best);

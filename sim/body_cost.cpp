@@ -10,7 +10,6 @@ namespace foretrain {
 namespace {
 
 using Clocks = std::array<std::int64_t, body_ports>;
-constexpr std::size_t input_port = 3;
 
 void join(Clocks& a, const Clocks& b) {
     for (std::size_t p = 0; p < body_ports; ++p) a[p] = std::max(a[p], b[p]);
@@ -44,7 +43,8 @@ void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time ti
     if (i.kind != InstructionKind::kernel) return;
     const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
     if (std::holds_alternative<GemmArgs>(args)) out.gemm += time;
-    if (std::holds_alternative<AttentionForwardArgs>(args) || std::holds_alternative<AttentionBackwardArgs>(args))
+    if (std::holds_alternative<AttentionForwardArgs>(args) || std::holds_alternative<AttentionBackwardArgs>(args) ||
+        std::holds_alternative<RingAttentionArgs>(args))
         out.attention += time;
 }
 
@@ -55,11 +55,14 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
         if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops * times;
         if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2) * times;
         if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5) * times;
+        if (std::holds_alternative<RingAttentionArgs>(args)) out.attention_flops += work(args).flops * (2 * times);
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
     if (i.axis == Axis::tensor)
         out.tensor += time;
+    else if (i.axis == Axis::context)
+        out.context += time;
     else if (again)
         out.recompute += time;
     else {
@@ -68,17 +71,24 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     }
 }
 
+// When a stream is through, from the entry's clocks and the way from each.
+Time latest(const Clocks& way, const std::array<Time, body_ports>& entry) {
+    Time out;
+    for (std::size_t p = 0; p < body_ports; ++p)
+        if (way[p] != BodyCost::never) out = std::max(out, entry[p] + Time{way[p]});
+    return out;
+}
+
 }  // namespace
 
 std::array<Time, body_streams> BodyCost::apply(const std::array<Time, body_ports>& entry) const {
     std::array<Time, body_streams> out{};
-    for (std::size_t s = 0; s < body_streams; ++s) {
-        std::int64_t latest = 0;
-        for (std::size_t p = 0; p < body_ports; ++p)
-            if (exit[s][p] != never) latest = std::max(latest, entry[p].value + exit[s][p]);
-        out[s] = Time{latest};
-    }
+    for (std::size_t s = 0; s < body_streams; ++s) out[s] = latest(exit[s], entry);
     return out;
+}
+
+Time BodyCost::computed_without_context(const std::array<Time, body_ports>& entry) const {
+    return latest(exit_without_context, entry);
 }
 
 namespace {
@@ -88,14 +98,15 @@ class SymbolicRun {
 public:
     SymbolicRun(const Body& body, InstructionDurations& durations, const CostModel& cost)
         : body_(body), done_(body.code.size()), times_(body.code.size()) {
+        for (std::size_t i = 0; i < body.code.size(); ++i) times_[i] = durations.of(body.code[i], cost);
+    }
+
+    // The way from every port to every stream's exit.
+    std::array<Clocks, body_streams> run() {
         for (std::size_t s = 0; s < body_streams; ++s) {
             streams_[s].fill(unreached);
             streams_[s][s] = 0;
         }
-        for (std::size_t i = 0; i < body.code.size(); ++i) times_[i] = durations.of(body.code[i], cost);
-    }
-
-    void run(BodyCost& out) {
         auto repeat = body_.repeats.begin();
         for (std::size_t i = 0; i < body_.code.size(); ++i) {
             step(i);
@@ -103,9 +114,16 @@ public:
             for (std::int64_t n = 1; n < repeat->times; ++n) again(*repeat);
             ++repeat;
         }
-        for (std::size_t s = 0; s < body_streams; ++s)
-            for (std::size_t p = 0; p < body_ports; ++p)
-                out.exit[s][p] = streams_[s][p] < 0 ? BodyCost::never : streams_[s][p];
+        for (Clocks& clock : streams_)
+            for (std::int64_t& c : clock)
+                if (c < 0) c = BodyCost::never;
+        return streams_;
+    }
+
+    // From now on what the context stream does takes no time.
+    void leave_out_context() {
+        for (std::size_t i = 0; i < times_.size(); ++i)
+            if (body_.code[i].stream == Stream::context) times_[i] = Time{0};
     }
 
     Time time(std::size_t i) const { return times_[i]; }
@@ -142,7 +160,7 @@ BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& d
                    const CostModel& cost) {
     BodyCost out;
     SymbolicRun symbolic(body, durations, cost);
-    symbolic.run(out);
+    out.exit = symbolic.run();
     auto repeat = body.repeats.begin();
     for (std::size_t n = 0; n < body.code.size(); ++n) {
         const auto at = static_cast<std::int32_t>(n);
@@ -151,6 +169,10 @@ BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& d
         count_work(out, body.code[n], stage, body.recomputed[n] != 0, symbolic.time(n), times);
         count_wire(out, body.code[n], grid, times);
     }
+    out.exit_without_context = out.exit[0];
+    if (out.busy[static_cast<std::size_t>(Stream::context)] == Time{0}) return out;
+    symbolic.leave_out_context();
+    out.exit_without_context = symbolic.run()[0];
     return out;
 }
 

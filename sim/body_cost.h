@@ -3,7 +3,7 @@
 // found by running the body once on symbolic clocks. What makes `estimate` cheap and exact.
 //
 //   std::vector<BodyCost> costs = body_costs(stage, stage_number, grid, cost);
-//   costs[stage.forward].apply({compute, gather, reduce, input})    // exit clocks of compute, gather, reduce
+//   costs[stage.forward].apply({compute, gather, reduce, context, input})    // exit clocks of the first four
 #pragma once
 
 #include <array>
@@ -17,23 +17,27 @@
 namespace foretrain {
 
 // The streams that bodies use, and at the entry also what the pass depends on.
-constexpr std::size_t body_streams = 3;  // compute, gather, reduce: the first of Stream
-constexpr std::size_t body_ports = 4;    // ... and the input
+constexpr std::size_t body_ports = body_streams + 1;
+constexpr std::size_t input_port = body_streams;
 
 struct BodyCost {
     // exit[s][p]: time from port p at the entry to stream s at the exit; `never` if s waits not for p.
     static constexpr std::int64_t never = -1;
     std::array<std::array<std::int64_t, body_ports>, body_streams> exit{};
+    // The same to the compute stream, if what the context stream does took no time: the difference is what
+    // computing waits for it.
+    std::array<std::int64_t, body_ports> exit_without_context{};
 
     std::array<Time, body_streams> busy{};  // of each stream
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
     Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
-    Time tensor;                                      // tensor collectives on the compute stream
+    Time tensor, context;                             // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
 
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;
+    Time computed_without_context(const std::array<Time, body_ports>& entry) const;
 };
 
 // Of every body of the stage, in the order of Stage::bodies.

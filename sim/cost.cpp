@@ -10,7 +10,9 @@ namespace foretrain {
 
 namespace {
 
-constexpr std::array axes{Axis::none, Axis::tensor, Axis::context, Axis::data, Axis::pipeline, Axis::embedding};
+constexpr std::array axes{Axis::none,    Axis::tensor,   Axis::context,  Axis::data,
+                          Axis::replica, Axis::pipeline, Axis::embedding};
+static_assert(axes.size() == axis_count);
 
 template <class Enum>
 constexpr std::size_t index(Enum e) {
@@ -77,7 +79,8 @@ void CostModel::place_groups(const ClusterSpec& cluster) {
                                  .found = "no links between nodes",
                                  .expected = "some, for the " + std::string(name_of(axis)) + " groups span nodes",
                                  .suggestion = ""});
-            if (g.per_node > 1 && (domain_.ring_gbps <= 0 || (axis == Axis::pipeline && domain_.pairwise_gbps <= 0)))
+            const bool pairwise = axis == Axis::pipeline || axis == Axis::context;
+            if (g.per_node > 1 && (domain_.ring_gbps <= 0 || (pairwise && domain_.pairwise_gbps <= 0)))
                 throw UserError({.file = "cluster " + cluster.name,
                                  .field = "domain",
                                  .found = "no links inside a node",
@@ -105,12 +108,29 @@ double CostModel::attention(const AttentionShape& shape, DType type) const {
     return attention_us(shape, pass, processor(type));
 }
 
+// The queries of one rank meet half of another's keys, or half of them all: the same work, of which the
+// slower form counts, since some rank has it. What the step adds to is read and written besides.
+double CostModel::ring_step(const RingAttentionArgs& a) const {
+    const std::int64_t tokens = a.sequence / a.context, half = tokens / 2;
+    AttentionShape shape{a.batch, tokens, a.heads, a.head_dim, a.backward};
+    if (a.step == 0) return attention(shape, a.type);
+    shape.keys = half;
+    const double early = attention(shape, a.type);
+    shape.sequence = half;
+    shape.keys = tokens;
+    const double late = attention(shape, a.type);
+    const std::int64_t added_to = 2 * a.batch * tokens * a.heads * a.head_dim * size_of(a.type);
+    const MemoryBound& m = memory_bound_[index(kind_of(a))];
+    return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
+}
+
 Time CostModel::kernel(const KernelArgs& args) const {
     if (const auto* g = std::get_if<GemmArgs>(&args)) return from_microseconds(gemm(*g));
     if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
         return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, false, a->window}, a->type));
     if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
         return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, true, a->window}, a->type));
+    if (const auto* a = std::get_if<RingAttentionArgs>(&args)) return from_microseconds(ring_step(*a));
     return memory_traffic(kind_of(args), work(args).bytes);
 }
 
@@ -120,10 +140,14 @@ Time CostModel::memory_traffic(KernelKind kind, Bytes bytes) const {
 }
 
 Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
-    const Collective collective = collective_of(kind);
+    const auto of = [&](const GroupPlacement& g) {
+        if (kind == InstructionKind::ring_shift)
+            return ring_shift_us(bytes.value, g, rank_line_gbps(g, devices_per_node_, network_), domain_,
+                                 network_.constants);
+        return collective_us(collective_of(kind), bytes.value, g, domain_, network_.constants);
+    };
     double slowest = 0;
-    for (const GroupPlacement& g : groups_[index(axis)])
-        slowest = std::max(slowest, collective_us(collective, bytes.value, g, domain_, network_.constants));
+    for (const GroupPlacement& g : groups_[index(axis)]) slowest = std::max(slowest, of(g));
     return from_microseconds(slowest);
 }
 
@@ -140,9 +164,11 @@ Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>&
         case InstructionKind::fill:
         case InstructionKind::load_batch: return memory_traffic(KernelKind::cast, payload);
         case InstructionKind::copy: return memory_traffic(KernelKind::cast, 2 * payload);
-        case InstructionKind::all_reduce: return collective(i.kind, i.axis, payload);
+        case InstructionKind::all_reduce:
+        case InstructionKind::ring_shift: return collective(i.kind, i.axis, payload);
         case InstructionKind::reduce_scatter:
-        case InstructionKind::all_gather: return collective(i.kind, i.axis, payload * grid_.size(i.axis));
+        case InstructionKind::all_gather:
+        case InstructionKind::all_to_all: return collective(i.kind, i.axis, payload * grid_.size(i.axis));
         case InstructionKind::send: return message(payload, stage, i.peer);
         case InstructionKind::recv: return message(payload, i.peer, stage);
         case InstructionKind::alloc:

@@ -33,8 +33,8 @@ public:
     CostModel(const ClusterSpec& cluster, const RankGrid& grid);
 
     Time kernel(const KernelArgs& args) const;
-    // A collective over `axis` of `bytes` (nccl-tests size: the whole array), or a message of `bytes`
-    // from `stage` to `peer`.
+    // A collective over `axis` of `bytes` (nccl-tests size: the whole array; of a ring shift what a rank sends),
+    // or a message of `bytes` from `stage` to `peer`.
     Time collective(InstructionKind kind, Axis axis, Bytes bytes) const;
     Time message(Bytes bytes, std::int64_t stage, std::int64_t peer) const;
     Time memory_traffic(KernelKind kind, Bytes bytes) const;
@@ -48,7 +48,6 @@ public:
 
 private:
     static constexpr std::size_t dtype_count = 6;
-    static constexpr std::size_t axis_count = 6;
     struct MemoryBound {
         double launch_us = 0;
         double efficiency = 1;
@@ -59,6 +58,7 @@ private:
     const Processor& processor(DType type) const;
     double gemm(const GemmArgs& args) const;
     double attention(const AttentionShape& shape, DType type) const;
+    double ring_step(const RingAttentionArgs& args) const;
 
     std::string device_;
     RankGrid grid_;

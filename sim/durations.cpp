@@ -30,6 +30,8 @@ Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
         case InstructionKind::all_reduce:
         case InstructionKind::reduce_scatter:
         case InstructionKind::all_gather:
+        case InstructionKind::all_to_all:
+        case InstructionKind::ring_shift:
         case InstructionKind::send:
         case InstructionKind::recv: break;
         default: return cost.instruction(i, *args_, stage_);

@@ -64,6 +64,26 @@ std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space
     return out;
 }
 
+std::vector<std::int64_t> contexts(const SweepSpace& space, std::int64_t sequence, std::int64_t devices) {
+    constexpr std::int64_t long_sequence = 16 * 1024, most = 16;
+    std::vector<std::int64_t> out;
+    if (space.context.empty())
+        for (std::int64_t c = 1; c <= (sequence < long_sequence ? 1 : most); c *= 2) out.push_back(c);
+    for (std::int64_t c : space.context) out.push_back(c);
+    const auto cannot = [&](std::int64_t c) {
+        return devices % c != 0 || (c > 1 && (sequence % c != 0 || sequence / c % 2 != 0));
+    };
+    out.erase(std::remove_if(out.begin(), out.end(), cannot), out.end());
+    return out;
+}
+
+bool exchange_divides(const Plan& plan) {
+    const Parallelism& p = plan.parallelism;
+    if (p.context == 1 || p.context_method == ContextMethod::ring) return true;
+    const std::int64_t heads = plan.model.attention_heads / p.tensor, kv_heads = plan.model.kv_heads / p.tensor;
+    return heads % p.context == 0 && kv_heads % p.context == 0;
+}
+
 // Numbers of chunks that the layers divide by. More than one where interleaving is of use.
 std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const SweepSpace& space, Plan plan) {
     Parallelism& p = plan.parallelism;
@@ -82,7 +102,7 @@ std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const Sw
     return out;
 }
 
-// Appends the plans that share tensor, pipeline, virtual_pipeline and data.
+// Appends the plans that share tensor, pipeline, virtual_pipeline, context and data.
 void append(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
     const Parallelism& p = base.parallelism;
     if (base.training.global_batch_size % p.data != 0) return;
@@ -106,6 +126,28 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
             }
 }
 
+// Appends the plans that share tensor, pipeline and virtual_pipeline.
+void append_contexts(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
+    const Parallelism& p = base.parallelism;
+    const std::int64_t devices = base.cluster.devices() / p.tensor / p.pipeline;
+    const std::int64_t sequence = base.training.sequence_length;
+    std::vector<ContextMethod> methods = space.context_method;
+    if (methods.empty()) methods.push_back(p.context_method);
+    for (std::int64_t context : contexts(space, sequence, devices))
+        for (ContextMethod method : methods) {
+            if (context == 1 && method != methods.front()) continue;  // there is nothing to exchange
+            Plan plan = base;
+            plan.parallelism.context = context;
+            plan.parallelism.context_method = method;
+            plan.parallelism.data = devices / context;
+            if (!allowed(space.data, plan.parallelism.data) || !exchange_divides(plan)) continue;
+            const bool divides = sequence % (p.tensor * context) == 0;
+            plan.parallelism.sequence_parallel =
+                p.tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel && divides);
+            append(plan, framework, space, out);
+        }
+}
+
 // An axis by the name of its field, and how to leave it open.
 struct NamedAxis {
     const char* field;
@@ -115,6 +157,7 @@ struct NamedAxis {
 
 constexpr NamedAxis named_axes[] = {
     {"tensor", &SweepSpace::tensor, &Parallelism::tensor},
+    {"context", &SweepSpace::context, &Parallelism::context},
     {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
     {"virtual_pipeline", &SweepSpace::virtual_pipeline, &Parallelism::virtual_pipeline},
     {"data", &SweepSpace::data, &Parallelism::data},
@@ -176,14 +219,9 @@ std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
             Plan plan = base;
             plan.parallelism.tensor = tensor;
             plan.parallelism.pipeline = pipeline;
-            plan.parallelism.data = devices / tensor / pipeline;
-            if (!allowed(space.data, plan.parallelism.data)) continue;
-            plan.parallelism.sequence_parallel =
-                tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel &&
-                                                               base.training.sequence_length % tensor == 0);
             for (std::int64_t chunks : virtual_pipelines(framework, space, plan)) {
                 plan.parallelism.virtual_pipeline = chunks;
-                append(plan, framework, space, out);
+                append_contexts(plan, framework, space, out);
             }
         }
     }

@@ -122,7 +122,7 @@ double Estimator::executed(Flops BodyCost::*kind) const {
                 total += static_cast<double>((bodies_[s][at(chunk.body(body))]->*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();
-    return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.data);
+    return total * static_cast<double>(skeleton_.microbatches * grid.tensor * grid.context * grid.data);
 }
 
 }  // namespace foretrain

@@ -33,6 +33,7 @@ constexpr std::array fields{
           },
           [](SweepSpace& s, const Parallelism& p) { s.sequence_parallel = !p.sequence_parallel; }},
     Field{"tensor", [](SweepSpace& s, const Parallelism& p) { s.tensor = {p.tensor}; }, leave},
+    Field{"context", [](SweepSpace& s, const Parallelism& p) { s.context = {p.context}; }, leave},
     Field{"virtual_pipeline", [](SweepSpace& s, const Parallelism& p) { s.virtual_pipeline = {p.virtual_pipeline}; },
           leave},
     Field{"pipeline", [](SweepSpace& s, const Parallelism& p) { s.pipeline = {p.pipeline}; }, leave},
@@ -43,6 +44,7 @@ SweepSpace space_around(const Parallelism& wish, std::size_t first, std::size_t 
     for (std::size_t f = 0; f < fields.size(); ++f)
         (f == first || f == second ? fields[f].open : fields[f].fix)(space, wish);
     space.schedule = {wish.schedule};
+    space.context_method = {wish.context_method};
     return space;
 }
 
@@ -72,6 +74,7 @@ std::vector<std::string> changes_between(const Parallelism& from, const Parallel
         out.push_back(
             fmt::format("sequence_parallel {} -> {}", on_off(from.sequence_parallel), on_off(to.sequence_parallel)));
     differ("tensor", from.tensor, to.tensor);
+    differ("context", from.context, to.context);
     differ("virtual_pipeline", from.virtual_pipeline, to.virtual_pipeline);
     differ("pipeline", from.pipeline, to.pipeline);
     return out;

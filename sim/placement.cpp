@@ -101,6 +101,13 @@ std::vector<GroupPlacement> placements(const RankGrid& grid, Axis axis, std::int
     return place_one_by_one(grid, axis, devices_per_node, network);
 }
 
+// What the group may use, but no more than reaches one device.
+double rank_line_gbps(const GroupPlacement& group, std::int64_t devices_per_node, const NetworkSpec& network) {
+    const double own =
+        std::max(1.0, static_cast<double>(network.nics_per_node) / static_cast<double>(devices_per_node));
+    return std::min(group.line_gbps, network.nic.gigabytes() * own);
+}
+
 double message_line_gbps(const RankGrid& grid, std::int64_t stage, std::int64_t peer, std::int64_t devices_per_node,
                          const NetworkSpec& network) {
     const std::int64_t ranks = grid.stride(Axis::pipeline);

@@ -28,6 +28,9 @@ namespace foretrain {
 std::vector<GroupPlacement> placements(const RankGrid& grid, Axis axis, std::int64_t devices_per_node,
                                        const NetworkSpec& network);
 
+// The line rate of one rank of the group that alone sends out of its node, as in a ring, GB/s; 0 inside a node.
+double rank_line_gbps(const GroupPlacement& group, std::int64_t devices_per_node, const NetworkSpec& network);
+
 // The line rate of one rank's message from `stage` to `peer` when the whole stage sends, GB/s; 0 if
 // every rank finds its peer on its own node.
 double message_line_gbps(const RankGrid& grid, std::int64_t stage, std::int64_t peer, std::int64_t devices_per_node,

@@ -70,6 +70,7 @@ std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions&
     const std::vector<Plan> all = enumerate(plan, options.space);
     return {
         reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
+        reason("context", all, plan, options, &Parallelism::context, &SweepSpace::context),
         reason("pipeline", all, plan, options, &Parallelism::pipeline, &SweepSpace::pipeline),
         reason("virtual_pipeline", all, plan, options, &Parallelism::virtual_pipeline, &SweepSpace::virtual_pipeline),
         reason("zero_stage", all, plan, options, &Parallelism::zero_stage, &SweepSpace::zero_stage),

@@ -48,10 +48,10 @@ public:
     }
 
 private:
-    static constexpr std::size_t axes = 6, kinds = static_cast<std::size_t>(InstructionKind::step_end) + 1;
+    static constexpr std::size_t kinds = static_cast<std::size_t>(InstructionKind::step_end) + 1;
     const RankGrid& grid_;
     std::int64_t rank_;
-    std::array<std::array<Bytes, kinds>, axes> sent_{};
+    std::array<std::array<Bytes, kinds>, axis_count> sent_{};
 };
 
 }  // namespace
@@ -71,6 +71,7 @@ struct Simulator::State {
         std::int32_t awaited = -1;  // instruction that the head waits for
         std::uint8_t waiting = 0;   // set of streams that wait for an instruction of this one
     };
+    static_assert(stream_count <= 8, "a set of streams is a byte");
     struct Stage {
         const StageProgram* program = nullptr;
         std::vector<Step> steps;

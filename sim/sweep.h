@@ -25,13 +25,15 @@ namespace foretrain {
 //   tensor, pipeline: every divisor of the number of devices that divides the model;
 //   virtual_pipeline: every number of chunks that divides a stage's layers, if the framework
 //   interleaves, for 1f1b whose microbatches fill their rounds;
-//   data: what tensor and pipeline leave;
+//   context: from 16k tokens a sequence on powers of two up to 16, else 1; context_method: the base plan's;
+//   data: what tensor, context and pipeline leave;
 //   micro_batch_size: powers of two up to 64 that divide a data rank's share of the global batch;
 //   zero_stage: the framework's (0 alone where there is one data rank);
 //   recompute: none, selective, full, and block 1/4, 1/2, 3/4 of a stage's layers, if the framework
 //   has them;  schedule: the base plan's.
 struct SweepSpace {
-    std::vector<std::int64_t> tensor, pipeline, virtual_pipeline, data, micro_batch_size;
+    std::vector<std::int64_t> tensor, context, pipeline, virtual_pipeline, data, micro_batch_size;
+    std::vector<ContextMethod> context_method;
     std::vector<int> zero_stage;
     std::vector<Schedule> schedule;
     std::vector<Recompute> recompute;

@@ -48,7 +48,7 @@ TimelineDurations timeline_durations(const Skeleton& skeleton, const CostModel& 
         d.previous.push_back(cost.message(message, s, (s + stages - 1) % stages));
     }
     d.clear_loss = cost.memory_traffic(KernelKind::cast, Bytes{size_of(DType::fp64)});
-    d.reduce_loss = cost.collective(InstructionKind::all_reduce, Axis::data, Bytes{size_of(DType::fp64)});
+    d.reduce_loss = cost.collective(InstructionKind::all_reduce, Axis::replica, Bytes{size_of(DType::fp64)});
     if (skeleton.tied_across_stages())
         d.reduce_tied = cost.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton));
     return d;
@@ -90,8 +90,9 @@ private:
         std::vector<Instruction> code;
         std::vector<Clocks> done;
         std::size_t next = 0;
-        std::array<Clock, stream_count> streams{};                                // where each stands
-        std::array<std::int32_t, stream_count> last{-1, -1, -1, -1, -1, -1, -1};  // its last, if a message
+        std::array<Clock, stream_count> streams{};    // where each stands
+        std::array<std::int32_t, stream_count> last;  // its last, if a message; else -1
+        Walk() { last.fill(-1); }
     };
 
     // The two sides of a channel (plan/program/partners.h), and of the reductions between first and
@@ -377,7 +378,8 @@ Timeline::Timeline(const Skeleton& skeleton, std::uint32_t activity) {
 
 namespace {
 
-void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, std::int64_t waited) {
+// `took` from the compute stream's start to its exit, of which it waited so long for the context stream.
+void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, Time took, Time for_context) {
     (optimizer ? t.optimizer : forwards ? t.forward : t.backward) += cost.kernels;
     if (!optimizer) {
         t.gemm += cost.gemm;
@@ -386,15 +388,16 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
     }
     t.recompute += cost.recompute;
     t.tensor_exposed += cost.tensor;
-    // Inside a pass the compute stream idles for nothing but gathers and reductions.
-    t.data_exposed += Time{waited} - cost.kernels - cost.recompute - cost.tensor;
+    t.context_exposed += cost.context + for_context;
+    // Inside a pass the compute stream idles for nothing but that, gathers and reductions.
+    t.data_exposed += took - for_context - cost.kernels - cost.recompute - cost.tensor - cost.context;
 }
 
 // later + n (later - earlier), part by part
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
-    for (Time StageTime::*part :
-         {&StageTime::forward, &StageTime::backward, &StageTime::recompute, &StageTime::tensor_exposed,
-          &StageTime::data_exposed, &StageTime::gemm, &StageTime::attention, &StageTime::head})
+    for (Time StageTime::*part : {&StageTime::forward, &StageTime::backward, &StageTime::recompute,
+                                  &StageTime::tensor_exposed, &StageTime::context_exposed, &StageTime::data_exposed,
+                                  &StageTime::gemm, &StageTime::attention, &StageTime::head})
         later.*part += (later.*part - earlier.*part) * n;
 }
 
@@ -493,7 +496,8 @@ private:
             case Kind::delay: {
                 const BodyCost& cost = *bodies_[o.stage][o.body];
                 clocks_[o.output] = latest(o, 0, o.count) + cost.exit[0][0];
-                if constexpr (accounts) account_body((*times_)[o.stage], false, o.forwards, cost, cost.exit[0][0]);
+                if constexpr (accounts)
+                    account_body((*times_)[o.stage], false, o.forwards, cost, Time{cost.exit[0][0]}, Time{});
                 break;
             }
             case Kind::optimizer:
@@ -520,13 +524,14 @@ private:
         const std::uint32_t* const in = t_.inputs_.data() + o.inputs;
         std::array<Time, body_ports> entry;
         for (std::size_t s = 0; s < body_streams; ++s) entry[s] = Time{clocks_[in[s]]};
-        entry[body_streams] = Time{latest(o, body_streams, o.count)};
+        entry[input_port] = Time{latest(o, body_streams, o.count)};
         const auto exit = cost.apply(entry);
         for (std::size_t s = 0; s < body_streams; ++s) clocks_[o.output + s] = exit[s].value;
         if constexpr (accounts) {
             const bool optimizer = o.kind == Kind::optimizer;
             StageTime& t = (*times_)[o.stage];
-            account_body(t, optimizer, o.forwards, cost, (exit[0] - std::max(entry[0], entry[body_streams])).value);
+            account_body(t, optimizer, o.forwards, cost, exit[0] - std::max(entry[0], entry[input_port]),
+                         exit[0] - cost.computed_without_context(entry));
             // It waits for this stage's gradients, and last for those of a tied embedding.
             if (optimizer) t.data_exposed += std::max(Time{}, Time{latest(o, body_streams, o.count - 1U)} - entry[0]);
         }
@@ -544,8 +549,8 @@ private:
         t.step = Time{clocks_[o.output]};
         // What is left to wait for after the optimizer's own kernels: gathers, or messages.
         t.data_exposed += Time{latest(o, 0, o.streams) - latest(o, 0, 1)};
-        t.pipeline_exposed =
-            t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed - t.data_exposed;
+        t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
+                             t.context_exposed - t.data_exposed;
     }
 
     const Timeline& t_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/context_split.h"
 #include "kernels/cpu/functions.h"
 
 namespace foretrain::cpu {
@@ -48,7 +49,10 @@ void run(const EmbeddingArgs& a, const KernelContext& c) {
 template <class T>
 void run(const PositionsArgs& a, const KernelContext& c) {
     const std::int64_t first = a.split_tokens ? c.tensor_rank * a.tokens : 0;
-    const auto row = [&](std::int64_t i) { return (first + i) % a.sequence * a.width; };
+    const std::int64_t held = a.sequence / a.context;  // of each sequence
+    const auto row = [&](std::int64_t i) {
+        return position_in_sequence((first + i) % held, a.sequence, a.context, c.context_rank) * a.width;
+    };
     if (!a.backward) {
         T* x = out<T>(c, 0);
         for (std::int64_t i = 0; i < a.tokens; ++i) add_row(in<T>(c, 1) + row(i), x + i * a.width, a.width);
@@ -95,16 +99,18 @@ void turn(T* head, const T* rotation, std::int64_t half, T direction) {
 }
 
 template <class T>
-void run(const RopeArgs& a, T* qkv) {
+void run(const RopeArgs& a, T* qkv, std::int64_t context_rank) {
     const std::int64_t half = a.turned() / 2, heads = a.heads / a.kv_heads + 1;  // queries and the key of a group
     const std::int64_t group_width = (heads + 1) * a.head_dim;
     const T* rotation = rotations<T>(a);
-    for (std::int64_t row = 0; row < a.batch * a.sequence; ++row)
+    const std::int64_t held = a.sequence / a.context;  // of each sequence
+    for (std::int64_t row = 0; row < a.batch * held; ++row) {
+        const T* turned = rotation + position_in_sequence(row % held, a.sequence, a.context, context_rank) * 2 * half;
         for (std::int64_t g = 0; g < a.kv_heads; ++g) {
             T* group = qkv + (row * a.kv_heads + g) * group_width;
-            for (std::int64_t h = 0; h < heads; ++h)
-                turn(group + h * a.head_dim, rotation + row % a.sequence * 2 * half, half, T(a.backward ? -1 : 1));
+            for (std::int64_t h = 0; h < heads; ++h) turn(group + h * a.head_dim, turned, half, T(a.backward ? -1 : 1));
         }
+    }
 }
 
 }  // namespace
@@ -120,7 +126,7 @@ void positions(const PositionsArgs& a, const KernelContext& c) {
 }
 
 void rope(const RopeArgs& a, const KernelContext& c) {
-    with_type("rope", a.type, [&]<class T>(T) { run(a, out<T>(c, 0)); });
+    with_type("rope", a.type, [&]<class T>(T) { run(a, out<T>(c, 0), c.context_rank); });
 }
 
 }  // namespace foretrain::cpu

@@ -11,7 +11,8 @@ bool names_body(Kind kind) {
 }
 
 bool is_collective(Kind kind) {
-    return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::all_gather;
+    return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::all_gather ||
+           kind == Kind::all_to_all || kind == Kind::ring_shift;
 }
 
 Collective collective_of(Kind kind) {
@@ -19,6 +20,7 @@ Collective collective_of(Kind kind) {
         case Kind::all_reduce: return Collective::all_reduce;
         case Kind::all_gather: return Collective::all_gather;
         case Kind::reduce_scatter: return Collective::reduce_scatter;
+        case Kind::all_to_all: return Collective::all_to_all;
         default: throw InternalError("taken for a collective, but is none: " + std::string(name_of(kind)));
     }
 }
@@ -47,7 +49,9 @@ std::optional<int> operands_taken(const Instruction& instruction, const StagePro
         case Kind::copy:
         case Kind::load_batch:
         case Kind::reduce_scatter:
-        case Kind::all_gather: return 2;
+        case Kind::all_gather:
+        case Kind::all_to_all:
+        case Kind::ring_shift: return 2;
         case Kind::fill:
         case Kind::alloc:
         case Kind::free:
@@ -69,7 +73,9 @@ std::optional<Access> access_of(const Instruction& instruction, const StageProgr
         case Kind::recv: return Access::write;
         case Kind::copy:
         case Kind::reduce_scatter:
-        case Kind::all_gather: return index == 0 ? Access::read : Access::write;
+        case Kind::all_gather:
+        case Kind::all_to_all:
+        case Kind::ring_shift: return index == 0 ? Access::read : Access::write;
         case Kind::all_reduce: return Access::update;
         case Kind::send: return Access::read;
         default: return std::nullopt;

@@ -13,8 +13,8 @@
 namespace foretrain {
 
 bool names_body(InstructionKind kind);                             // of the chunk level
-bool is_collective(InstructionKind kind);                          // all_reduce, reduce_scatter, all_gather
-Collective collective_of(InstructionKind kind);                    // InternalError where it is none
+bool is_collective(InstructionKind kind);                          // of all members of a group at once
+Collective collective_of(InstructionKind kind);                    // InternalError where it is none, as a ring shift
 bool is_message(InstructionKind kind);                             // send, recv
 bool is_communication(InstructionKind kind);                       // a collective or a message
 bool leaves_span(InstructionKind kind);                            // in a trace: all but alloc, free, record, wait

@@ -104,6 +104,20 @@ private:
     Bytes end_;
 };
 
+// The instruction from whose end on the compute stream, and who waits for it, may reuse what instruction
+// `use` reads or writes.
+std::int32_t over(const std::vector<Instruction>& code, std::int32_t use) {
+    const Stream stream = code[static_cast<std::size_t>(use)].stream;
+    if (stream == Stream::compute) return use;
+    for (std::size_t n = static_cast<std::size_t>(use) + 1; n < code.size(); ++n) {
+        const Instruction& i = code[n];
+        if (i.stream != Stream::compute) continue;
+        for (std::size_t w = 0; w < i.waits; ++w)
+            if (i.wait[w].stream == stream && i.wait[w].instruction >= use) return static_cast<std::int32_t>(n);
+    }
+    throw InternalError("the compute stream never waits for what another one does in a body");
+}
+
 Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
 
 }  // namespace
@@ -123,6 +137,7 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
     std::vector<std::vector<std::int32_t>> begins(body.code.size()), ends(body.code.size());
     for (std::size_t b = 0; b < n; ++b) {
         if (first[b] < 0) continue;
+        last[b] = over(body.code, last[b]);
         const bool slot = body.buffers[b].home == Home::slot;
         if (!slot || slots_begin) begins[static_cast<std::size_t>(first[b])].push_back(static_cast<std::int32_t>(b));
         if (!slot || slots_end) ends[static_cast<std::size_t>(last[b])].push_back(static_cast<std::int32_t>(b));
@@ -139,13 +154,13 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
     rewriter.finish();
 }
 
-Life life_of(const std::vector<Life>& pieces, const std::vector<CodeRepeat>& repeats) {
+Life life_of(const std::vector<Life>& pieces, std::span<const std::int64_t> times) {
     Life out;
     for (std::size_t p = 0; p < pieces.size(); ++p) {
-        const std::int64_t times = p % 2 == 0 ? 1 : repeats[p / 2].times;
-        const Bytes before_last = std::max(pieces[p].net * (times - 1), Bytes{});
+        const std::int64_t n = p % 2 == 0 ? 1 : times[p / 2];
+        const Bytes before_last = std::max(pieces[p].net * (n - 1), Bytes{});
         out.peak = std::max(out.peak, out.net + before_last + pieces[p].peak);
-        out.net += pieces[p].net * times;
+        out.net += pieces[p].net * n;
     }
     return out;
 }
@@ -183,7 +198,9 @@ void place_transients(Body& body) {
     }
     begin_piece(body.code.size());
     body.life.back().net = live - entry;
-    const Life whole = life_of(body.life, body.repeats);
+    std::vector<std::int64_t> times;
+    for (const CodeRepeat& r : body.repeats) times.push_back(r.times);
+    const Life whole = life_of(body.life, times);
     body.live_peak = whole.peak;
     body.live_net = whole.net;
     body.transient_bytes = gaps.end();

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,11 +112,12 @@ private:
     std::int32_t after_kept_ = 0;  // where the last kept instruction ends
 };
 
-// Of the whole, with every repeat run as often as it says.
-Life life_of(const std::vector<Life>& pieces, const std::vector<CodeRepeat>& repeats);
+// Of the whole, when the n-th repeat runs times[n] times.
+Life life_of(const std::vector<Life>& pieces, std::span<const std::int64_t> times);
 
-// Puts `alloc` before the first and `free` after the last use of every owned buffer. `begins` and
-// `ends` say whether slot buffers begin (forward) or end (backward) in this body.
+// Puts `alloc` before the first and `free` after the last use of every owned buffer; where that is on
+// another stream than compute, after the compute stream has waited for it. `begins` and `ends` say whether
+// slot buffers begin (forward) or end (backward) in this body.
 void place_frees(Body& body, bool slots_begin, bool slots_end);
 
 // Gives every owned transient an offset in the transient region such that no two live ones share an

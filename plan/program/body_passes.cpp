@@ -107,8 +107,8 @@ private:
                                                       .elements = unit.elements,
                                                       .offset = ring_offset(run)});
         const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
-        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, Axis::data, shard.type,
-                                              unit.elements / c_.parallelism.data, {part, whole}),
+        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, Axis::replica, shard.type,
+                                              unit.elements / c_.replicas(), {part, whole}),
                                    section);
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
@@ -231,7 +231,7 @@ private:
         const std::int32_t before = rewriter_.size();
         const Wait written{u.written, Stream::compute};
         sum_replicated(u, written);
-        sum_over_data(u, written);
+        sum_over_replicas(u, written);
         u.done = rewriter_.size() - 1;
         behind_ += rewriter_.size() - before;
     }
@@ -253,19 +253,19 @@ private:
         rewriter_.insert(i);
     }
 
-    void sum_over_data(Contribution& u, Wait written) {
-        if (c_.parallelism.data == 1) return;
+    void sum_over_replicas(Contribution& u, Wait written) {
+        if (c_.replicas() == 1) return;
         const Unit& unit = unit_at(stage_, u.unit).unit;
-        const std::int64_t part_count = unit.elements / c_.parallelism.data;
+        const std::int64_t part_count = unit.elements / c_.replicas();
         const BodyBuffer all = whole(u);
         const std::int32_t from = add_buffer(body_, all);
         Instruction i;
         if (c_.zero == 0) {
-            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::data, all.type, unit.elements, {from});
+            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::replica, all.type, unit.elements, {from});
         } else {
             const std::int32_t to =
                 add_buffer(body_, staged_ ? staged_shard(u, part_count) : fixed_at(stage_, unit.gradient_shard));
-            i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::data, all.type, part_count,
+            i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::replica, all.type, part_count,
                            {from, to});
         }
         i.section = section_of(u);

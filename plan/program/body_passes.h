@@ -1,5 +1,5 @@
 // The passes that turn a body's plain arithmetic into what really happens under ZeRO: they decide
-// where weights and gradients stand, and insert the collectives over the data ranks.
+// where weights and gradients stand, and insert the collectives over the replicas.
 #pragma once
 
 #include "plan/program/stage.h"
@@ -22,7 +22,7 @@ std::vector<UnitUse> gradient_uses(const Body& body);
 // overlap.parameter_gather. Below ZeRO-3 weights are where they are.
 void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body);
 
-// Reduces each unit's gradients over the data ranks once their last contribution is written: every
+// Reduces each unit's gradients over the replicas once their last contribution is written: every
 // microbatch into the rank's shard under ZeRO-2 and 3, else only where `last_microbatch`. With
 // overlap.gradient_reduce while earlier layers run backward, else (ZeRO-0, 1) after all of them.
 // Under sequence parallelism the gradients of tensors that every tensor rank holds are partial

@@ -46,6 +46,9 @@ constexpr DType row_type(DType type) { return type == DType::fp64 ? DType::fp64 
 
 constexpr Access R = Access::read, W = Access::write, U = Access::update;
 
+// What one of several ranks has of n.
+std::int64_t share(std::int64_t n, std::int64_t ranks) { return n / std::max<std::int64_t>(ranks, 1); }
+
 Operands operands(const GemmArgs& a) {
     Operands o{{R, a.m * a.k, a.type}, {R, a.k * a.n, a.type}, {add_or_write(a.accumulate), a.m * a.n, a.output}};
     if (a.bias) o.add({R, a.n, a.type});
@@ -88,7 +91,7 @@ Operands operands(const SwigluArgs& a) {
 }
 
 Operands operands(const RopeArgs& a) {  // the values in qkv are not touched
-    const std::int64_t rows = a.batch * a.sequence;
+    const std::int64_t rows = a.batch * share(a.sequence, a.context);
     return {{U, rows * (a.heads + a.kv_heads) * a.turned(), a.type, rows * (a.heads + 2 * a.kv_heads) * a.head_dim}};
 }
 
@@ -118,6 +121,28 @@ Operands operands(const AttentionBackwardArgs& a) {
             {R, context, a.type},
             {R, rows * a.heads, row_type(a.type)},
             {W, qkv, a.type}};
+}
+
+Operands operands(const RingAttentionArgs& a) {
+    const std::int64_t rows = a.batch * share(a.sequence, a.context);
+    const std::int64_t queries = rows * a.heads * a.head_dim, pairs = 2 * rows * a.kv_heads * a.head_dim;
+    const Access add = add_or_write(a.step > 0);
+    const Operand qkv{R, queries, a.type, queries + pairs}, kv{R, pairs, a.type};
+    const Operand lse{R, rows * a.heads, row_type(a.type)};
+    if (!a.backward) return {qkv, kv, {add, queries, a.type}, {add, rows * a.heads, row_type(a.type)}};
+    return {{R, queries, a.type}, qkv, kv, {R, queries, a.type}, lse, {add, queries, a.type, queries + pairs},
+            {W, pairs, a.type}};
+}
+
+Operands operands(const KeyValueArgs& a) {  // the queries in qkv are not touched
+    const std::int64_t pairs = 2 * a.rows * a.kv_heads * a.head_dim, qkv = pairs + a.rows * a.heads * a.head_dim;
+    if (a.unpack) return {{R, pairs, a.type}, {W, pairs, a.type, qkv}};
+    return {{R, pairs, a.type, qkv}, {W, pairs, a.type}};
+}
+
+Operands operands(const RelayoutArgs& a) {
+    const std::int64_t n = a.batch * share(a.sequence, a.context) * a.width;
+    return {{R, n, a.type}, {W, n, a.type}};
 }
 
 Operands operands(const EmbeddingArgs& a) {
@@ -198,6 +223,14 @@ std::int64_t flops(const AttentionBackwardArgs& a) {
     return 5 * a.batch * a.heads * twice_pairs(a.sequence, a.window) * a.head_dim;
 }
 
+// All steps of all ranks make up the whole; they are alike, as each rank's chunks see equally many keys.
+std::int64_t flops(const RingAttentionArgs& a) {
+    const std::int64_t tokens = share(a.sequence, a.context);
+    return (a.backward ? 5 : 2) * a.batch * a.heads * twice_pairs(tokens, 0) * a.head_dim;
+}
+std::int64_t flops(const KeyValueArgs&) { return 0; }
+std::int64_t flops(const RelayoutArgs&) { return 0; }
+
 std::int64_t flops(const EmbeddingArgs& a) { return a.backward ? a.tokens * a.width : 0; }
 std::int64_t flops(const PositionsArgs& a) { return a.tokens * a.width; }
 std::int64_t flops(const ResidualAddArgs& a) { return a.rows * a.width * (1 + (a.bias ? 1 : 0) + (a.bias2 ? 1 : 0)); }
@@ -252,6 +285,11 @@ KernelKind kind_of(const KernelArgs& args) {
             [](const QkNormArgs& a) { return a.backward ? K::qk_norm_backward : K::qk_norm_forward; },
             [](const AttentionForwardArgs&) { return K::attention_forward; },
             [](const AttentionBackwardArgs&) { return K::attention_backward; },
+            [](const RingAttentionArgs& a) {
+                return a.backward ? K::ring_attention_backward : K::ring_attention_forward;
+            },
+            [](const KeyValueArgs& a) { return a.unpack ? K::key_value_unpack : K::key_value_pack; },
+            [](const RelayoutArgs&) { return K::relayout; },
             [](const EmbeddingArgs& a) { return a.backward ? K::embedding_backward : K::embedding_forward; },
             [](const PositionsArgs& a) { return a.backward ? K::positions_backward : K::positions_forward; },
             [](const ResidualAddArgs&) { return K::residual_add; },

@@ -102,7 +102,8 @@ struct SwigluArgs {
 };
 
 // Rotary positions on the queries and keys of a packed qkv, in place. The rows are
-// (batch, sequence); a row holds kv_heads groups of (group query heads, one key head, one value
+// (batch, sequence), or of each sequence what this one of `context` ranks holds of it
+// (base/context_split.h); a row holds kv_heads groups of (group query heads, one key head, one value
 // head), each head_dim wide, where group = heads / kv_heads. With r the first elements of a head that
 // turn (all of head_dim unless `rotary_dim` says fewer), pairs (i, i + r/2) turn by
 // position * theta^(-2i/r); `backward` turns the other way. Operand: qkv.
@@ -112,6 +113,7 @@ struct RopeArgs {
     bool backward = false;
     DType type = DType::fp32;
     std::int64_t rotary_dim = 0;  // 0: head_dim
+    std::int64_t context = 1;
     std::int64_t turned() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
     bool operator==(const RopeArgs&) const = default;
 };
@@ -151,6 +153,42 @@ struct AttentionBackwardArgs {
     bool operator==(const AttentionBackwardArgs&) const = default;
 };
 
+// One step of causal attention around a ring of `context` ranks, which share out each sequence as
+// base/context_split.h says. In step k the queries of rank r meet the keys and values of rank r - k,
+// packed in kv: rows of kv_heads times a key and a value. The results are those of all steps so far.
+// Forward: const qkv (batch*sequence/context, as above), const kv (batch*sequence/context, 2 kv_heads
+// head_dim), context, lse (as above). Backward, with context and lse of all steps: const dcontext, const
+// qkv, const kv, const context, const lse, dqkv (of which only the queries), dkv of this step alone.
+struct RingAttentionArgs {
+    std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    std::int64_t context = 1, step = 0;
+    bool backward = false;
+    DType type = DType::fp32;
+    bool operator==(const RingAttentionArgs&) const = default;
+};
+
+// Keys and values of a packed qkv on their own, or back into it. Operands: const qkv, kv (both as in
+// RingAttentionArgs); if `unpack`: const kv, qkv.
+struct KeyValueArgs {
+    std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    bool unpack = false;
+    DType type = DType::fp32;
+    bool operator==(const KeyValueArgs&) const = default;
+};
+
+// What stands around an all-to-all of `context` ranks, which turns a split by tokens into one by heads and
+// back: c contiguous parts, one for or from each rank. With w = width / c and s of a sequence:
+//   split_heads:    (batch s/c, c w) -> (c, batch s/c, w)           join_heads: the other way
+//   join_sequence:  (c, batch, s/c, w) -> (batch, s, w)             split_sequence: the other way
+// where part i holds the tokens that base/context_split.h gives rank i. Operands: const x, y.
+struct RelayoutArgs {
+    enum class Part : std::uint8_t { split_heads, join_heads, join_sequence, split_sequence };
+    Part part = Part::split_heads;
+    std::int64_t batch = 0, sequence = 0, width = 0, context = 1;
+    DType type = DType::fp32;
+    bool operator==(const RelayoutArgs&) const = default;
+};
+
 // Rows of a vocabulary-parallel table: tensor rank r holds rows [r*rows, (r+1)*rows) of the whole.
 // Forward: const tokens (tokens, int32), const table (rows, width), y (tokens, width); y is zero
 // where the token lies on another rank.
@@ -164,8 +202,9 @@ struct EmbeddingArgs {
     bool operator==(const EmbeddingArgs&) const = default;
 };
 
-// Learned positions: token row i of this rank stands at position (first + i) mod sequence, where
-// first = tensor_rank * tokens if `split_tokens` (sequence parallelism), else 0.
+// Learned positions: token row i of this rank is token (first + i) mod (sequence / context) of what the
+// context rank holds of a sequence (base/context_split.h), where first = tensor_rank * tokens if
+// `split_tokens` (sequence parallelism), else 0.
 // Forward: x (tokens, width) += table row; operands x, const table (table_rows, width).
 // Backward: const dx, dtable (table_rows, width); zeroed first unless `accumulate`.
 struct PositionsArgs {
@@ -174,6 +213,7 @@ struct PositionsArgs {
     bool backward = false;
     bool accumulate = true;
     DType type = DType::fp32, gradient = DType::fp32;
+    std::int64_t context = 1;
     bool operator==(const PositionsArgs&) const = default;
 };
 
@@ -233,9 +273,10 @@ struct AdamwArgs {
     bool operator==(const AdamwArgs&) const = default;
 };
 
-using KernelArgs = std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs,
-                                RopeArgs, QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, EmbeddingArgs,
-                                PositionsArgs, ResidualAddArgs, AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
+using KernelArgs =
+    std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
+                 QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, RingAttentionArgs, KeyValueArgs, RelayoutArgs,
+                 EmbeddingArgs, PositionsArgs, ResidualAddArgs, AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
 
 KernelKind kind_of(const KernelArgs& args);
 Work work(const KernelArgs& args);

@@ -73,7 +73,7 @@ constexpr auto fields(const RopeArgs&) {
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
                       Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim},
                       Field{"rotary_dim", &A::rotary_dim, rare}, Field{"theta", &A::theta},
-                      Field{"backward", &A::backward}, Field{"type", &A::type});
+                      Field{"backward", &A::backward}, Field{"type", &A::type}, Field{"context", &A::context, rare});
 }
 constexpr auto fields(const QkNormArgs&) {  // backward: by the kind
     using A = QkNormArgs;
@@ -90,6 +90,22 @@ constexpr auto attention_fields() {
 }
 constexpr auto fields(const AttentionForwardArgs&) { return attention_fields<AttentionForwardArgs>(); }
 constexpr auto fields(const AttentionBackwardArgs&) { return attention_fields<AttentionBackwardArgs>(); }
+constexpr auto fields(const RingAttentionArgs&) {  // backward: by the kind
+    using A = RingAttentionArgs;
+    return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
+                      Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"context", &A::context},
+                      Field{"step", &A::step}, Field{"type", &A::type});
+}
+constexpr auto fields(const KeyValueArgs&) {  // unpack: by the kind
+    using A = KeyValueArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"heads", &A::heads}, Field{"kv_heads", &A::kv_heads},
+                      Field{"head_dim", &A::head_dim}, Field{"type", &A::type});
+}
+constexpr auto fields(const RelayoutArgs&) {
+    using A = RelayoutArgs;
+    return std::tuple(Field{"part", &A::part}, Field{"batch", &A::batch}, Field{"sequence", &A::sequence},
+                      Field{"width", &A::width}, Field{"context", &A::context}, Field{"type", &A::type});
+}
 constexpr auto fields(const EmbeddingArgs&) {  // backward: by the kind
     using A = EmbeddingArgs;
     return std::tuple(Field{"tokens", &A::tokens}, Field{"rows", &A::rows}, Field{"width", &A::width},
@@ -99,7 +115,8 @@ constexpr auto fields(const PositionsArgs&) {  // backward: by the kind
     using A = PositionsArgs;
     return std::tuple(Field{"tokens", &A::tokens}, Field{"sequence", &A::sequence}, Field{"table_rows", &A::table_rows},
                       Field{"width", &A::width}, Field{"split_tokens", &A::split_tokens},
-                      Field{"accumulate", &A::accumulate}, Field{"type", &A::type}, Field{"gradient", &A::gradient});
+                      Field{"accumulate", &A::accumulate}, Field{"type", &A::type}, Field{"gradient", &A::gradient},
+                      Field{"context", &A::context, rare});
 }
 constexpr auto fields(const ResidualAddArgs&) {
     using A = ResidualAddArgs;
@@ -149,6 +166,11 @@ KernelArgs defaults(KernelKind kind) {
         case KernelKind::qk_norm_backward: return QkNormArgs{.backward = true};
         case KernelKind::attention_forward: return AttentionForwardArgs{};
         case KernelKind::attention_backward: return AttentionBackwardArgs{};
+        case KernelKind::ring_attention_forward: return RingAttentionArgs{.backward = false};
+        case KernelKind::ring_attention_backward: return RingAttentionArgs{.backward = true};
+        case KernelKind::key_value_pack: return KeyValueArgs{.unpack = false};
+        case KernelKind::key_value_unpack: return KeyValueArgs{.unpack = true};
+        case KernelKind::relayout: return RelayoutArgs{};
         case KernelKind::embedding_forward: return EmbeddingArgs{.backward = false};
         case KernelKind::embedding_backward: return EmbeddingArgs{.backward = true};
         case KernelKind::positions_forward: return PositionsArgs{.backward = false};
@@ -169,6 +191,8 @@ constexpr std::array role_names{std::string_view("forward"), std::string_view("i
                                 std::string_view("weight_gradient")};
 constexpr std::array function_names{std::string_view("gelu"), std::string_view("silu"), std::string_view("relu"),
                                     std::string_view("squared_relu")};
+constexpr std::array part_names{std::string_view("split_heads"), std::string_view("join_heads"),
+                                std::string_view("join_sequence"), std::string_view("split_sequence")};
 
 std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
 std::string value_text(double value) { return fmt::format("{}", value); }  // the shortest that reads back the same
@@ -176,6 +200,7 @@ std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(DType value) { return std::string(name_of(value)); }
 std::string value_text(GemmRole value) { return std::string(role_names.at(static_cast<std::size_t>(value))); }
 std::string value_text(Pointwise value) { return std::string(function_names.at(static_cast<std::size_t>(value))); }
+std::string value_text(RelayoutArgs::Part value) { return std::string(part_names.at(static_cast<std::size_t>(value))); }
 
 // Each answers false for a value that it does not know, and says in `expected` what it does.
 template <class Number>
@@ -217,6 +242,10 @@ bool parse_value(std::string_view text, GemmRole& value, std::string& expected) 
 bool parse_value(std::string_view text, Pointwise& value, std::string& expected) {
     expected = "gelu, silu, relu or squared_relu";
     return parse_choice(text, value, function_names);
+}
+bool parse_value(std::string_view text, RelayoutArgs::Part& value, std::string& expected) {
+    expected = "split_heads, join_heads, join_sequence or split_sequence";
+    return parse_choice(text, value, part_names);
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {
@@ -265,11 +294,12 @@ template <class Args>
 double magnitude(const Args& args) {
     double product = 1;
     each_field(args, [&](const auto& field) {
-        if (field.name == "window") return;  // it only takes away
+        if (field.name == "window" || field.name == "context" || field.name == "step") return;  // they only take away
         if constexpr (std::is_same_v<decltype(args.*field.member), const std::int64_t&>)
             product *= size_or_one(args.*field.member);
     });
-    if constexpr (std::is_same_v<Args, AttentionForwardArgs> || std::is_same_v<Args, AttentionBackwardArgs>)
+    if constexpr (std::is_same_v<Args, AttentionForwardArgs> || std::is_same_v<Args, AttentionBackwardArgs> ||
+                  std::is_same_v<Args, RingAttentionArgs>)
         product *= size_or_one(args.sequence);
     return product;
 }

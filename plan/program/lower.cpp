@@ -129,6 +129,7 @@ class StageLowering {
 public:
     StageLowering(const Skeleton& skeleton, std::size_t stage, StageProgram& out)
         : s_(skeleton.stages[stage]), out_(out), slots_of_passes_(slots_of_passes(s_, skeleton.microbatches)) {
+        latest_.fill(-1);
         for (std::size_t b = 0; b < out_.buffers.size(); ++b)
             places_.emplace(place(out_.buffers[b]), static_cast<std::int32_t>(b));
         for (const ChunkSkeleton& chunk : s_.chunks) {
@@ -259,7 +260,7 @@ private:
     std::vector<ChunkTables> tables_;
     std::map<Place, std::int32_t> places_;
     std::map<std::tuple<std::int16_t, std::int32_t, std::int32_t>, std::int32_t> slots_;  // chunk, tensor, slot
-    std::array<std::int32_t, stream_count> latest_{-1, -1, -1, -1, -1, -1, -1};
+    std::array<std::int32_t, stream_count> latest_{};
     std::vector<std::array<std::int32_t, stream_count>> exits_;  // by chunk-level instruction
 };
 

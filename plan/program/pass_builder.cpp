@@ -112,7 +112,9 @@ std::int32_t PassBuilder::emit(Instruction instruction) {
     instruction.section = section_;
     body_.code.push_back(instruction);
     body_.recomputed.push_back(recomputing_ ? 1 : 0);
-    return static_cast<std::int32_t>(body_.code.size()) - 1;
+    const auto index = static_cast<std::int32_t>(body_.code.size()) - 1;
+    if (instruction.stream == Stream::compute) computed_ = index;
+    return index;
 }
 
 std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor> operands) {
@@ -137,6 +139,24 @@ void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_co
 void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
     emit(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
                     {part, whole}));
+}
+
+void PassBuilder::all_to_all(Tensor from, Tensor to, std::int64_t part_count) {
+    emit(
+        collective(InstructionKind::all_to_all, Stream::compute, Axis::context, type_of(from), part_count, {from, to}));
+}
+
+// It waits for all that is computed before it: for what it sends, and for whoever used the place where
+// it receives.
+std::int32_t PassBuilder::ring_shift(Tensor from, Tensor to, std::int64_t count) {
+    Instruction i =
+        collective(InstructionKind::ring_shift, Stream::context, Axis::context, type_of(from), count, {from, to});
+    i.add_wait({computed_, Stream::compute});
+    return emit(i);
+}
+
+void PassBuilder::await(std::int32_t instruction, std::int32_t shift) {
+    if (shift >= 0) body_.code[static_cast<std::size_t>(instruction)].add_wait({shift, Stream::context});
 }
 
 Body PassBuilder::take() { return std::move(body_); }

@@ -45,6 +45,11 @@ public:
     void all_reduce(Tensor x, std::int64_t count, Reduction reduction = Reduction::sum);
     void reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count);
     void all_gather(Tensor part, Tensor whole, std::int64_t part_count);
+    // Over the context group. A ring shift runs beside what is computed after it, on a stream of its own;
+    // whoever reads `to` awaits it.
+    void all_to_all(Tensor from, Tensor to, std::int64_t part_count);
+    std::int32_t ring_shift(Tensor from, Tensor to, std::int64_t count);
+    void await(std::int32_t instruction, std::int32_t shift);
     std::int32_t emit(Instruction instruction);
 
     Body take();
@@ -59,6 +64,7 @@ private:
     Body body_;
     std::int32_t section_ = -1;
     std::int32_t interned_ = -1;  // the kernel interned last
+    std::int32_t computed_ = -1;  // the last instruction on the compute stream
     bool recomputing_ = false;
     std::vector<Tensor> saved_;  // by index in Stage::saved: this body's buffer, or -1
 };

@@ -7,16 +7,16 @@
 namespace foretrain {
 
 std::string_view name_of(Stream stream) {
-    static constexpr std::array<std::string_view, stream_count> names{"compute",   "gather",    "reduce",   "send_next",
-                                                                      "recv_prev", "send_prev", "recv_next"};
+    static constexpr std::array<std::string_view, stream_count> names{
+        "compute", "gather", "reduce", "context", "send_next", "recv_prev", "send_prev", "recv_next"};
     return names[static_cast<std::size_t>(stream)];
 }
 
 std::string_view name_of(InstructionKind kind) {
     static constexpr std::string_view names[] = {
-        "forward_chunk", "backward_chunk", "optimizer_step", "kernel",     "fill",           "copy",
-        "load_batch",    "alloc",          "free",           "all_reduce", "reduce_scatter", "all_gather",
-        "send",          "recv",           "record",         "wait",       "step_end"};
+        "forward_chunk", "backward_chunk", "optimizer_step", "kernel",         "fill",       "copy",       "load_batch",
+        "alloc",         "free",           "all_reduce",     "reduce_scatter", "all_gather", "all_to_all", "ring_shift",
+        "send",          "recv",           "record",         "wait",           "step_end"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -82,7 +82,9 @@ Bytes wire_bytes(const Instruction& instruction, std::int64_t size, std::int64_t
             break;
         }
         case InstructionKind::reduce_scatter:
-        case InstructionKind::all_gather: elements = count * (size - 1); break;
+        case InstructionKind::all_gather:
+        case InstructionKind::all_to_all: elements = count * (size - 1); break;
+        case InstructionKind::ring_shift: elements = size > 1 ? count : 0; break;
         case InstructionKind::send: elements = count; break;
         default: break;
     }

@@ -3,7 +3,7 @@
 //
 // There is one StageProgram per pipeline stage; all ranks of a stage run the same one. What differs
 // between them (shards, token ranges) is an address that depends on the rank's coordinate, stated
-// in the buffer, or a tensor rank that the kernel is given.
+// in the buffer, or a tensor or context rank that the kernel is given.
 //
 // Streams run in order; an instruction starts when its stream reaches it and all its waits are
 // complete. A wait names an earlier instruction of the same stage and one of its streams (a chunk
@@ -32,9 +32,11 @@
 namespace foretrain {
 
 // FIFO queues of a rank. Pipeline messages have one per direction and neighbour, so that an order
-// that both sides share is never held up by a message of the other kind.
-enum class Stream : std::uint8_t { compute, gather, reduce, send_next, recv_prev, send_prev, recv_next };
-constexpr int stream_count = 7;
+// that both sides share is never held up by a message of the other kind. Chunk passes run on the first
+// `body_streams`.
+enum class Stream : std::uint8_t { compute, gather, reduce, context, send_next, recv_prev, send_prev, recv_next };
+constexpr int stream_count = 8;
+constexpr std::size_t body_streams = 4;
 std::string_view name_of(Stream stream);
 
 enum class InstructionKind : std::uint8_t {
@@ -53,6 +55,8 @@ enum class InstructionKind : std::uint8_t {
     all_reduce,      // operand 0, in place
     reduce_scatter,  // operand 0 (group size * count) -> operand 1 (count)
     all_gather,      // operand 0 (count) -> operand 1 (group size * count)
+    all_to_all,      // operand 0 -> operand 1, both (group size, count): row j of member i is row i of member j
+    ring_shift,      // operand 0 (count) -> the next member's operand 1 (count), around the group
     send,            // operand 0 to `peer`
     recv,            // operand 0 from `peer`
     // order
@@ -145,12 +149,12 @@ struct Parameter {
 };
 
 // A run of parameters that is reduced, sharded and gathered as one. `elements` is padded to a
-// multiple of the data ranks. Buffers are -1 where the plan has none.
+// multiple of the replicas. Buffers are -1 where the plan has none.
 struct Unit {
     std::string name;
     std::int64_t elements = 0;
     std::int32_t weight = -1;        // whole (ZeRO-0..2), else -1
-    std::int32_t weight_shard = -1;  // this data rank's part (ZeRO-1..3); an alias of part of `weight` below 3
+    std::int32_t weight_shard = -1;  // this replica's part (ZeRO-1..3); an alias of part of `weight` below 3
     std::int32_t gradient = -1;      // whole (ZeRO-0, 1)
     std::int32_t gradient_shard = -1;
     std::int32_t momentum = -1, variance = -1, master = -1;
@@ -187,7 +191,7 @@ struct Program {
     bool operator==(const Program&) const = default;
 };
 
-// A collective on a stream: operand 0, and for reduce_scatter and all_gather operand 1, as above.
+// A collective on a stream: operand 0, and for all but all_reduce operand 1, as above.
 Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
                        std::initializer_list<std::int32_t> operands);
 

@@ -43,6 +43,7 @@ struct StageTime {
     Time recompute;         // kernels run again in backward passes
     Time optimizer;         // kernels of the optimizer step
     Time tensor_exposed;    // compute waits for tensor-parallel collectives
+    Time context_exposed;   // ... for exchanges with the ranks that share a sequence
     Time data_exposed;      // ... for gradient reduction and parameter gathers
     Time pipeline_exposed;  // the rest: bubble and messages
 

@@ -31,9 +31,13 @@ struct StageContext {
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     std::int64_t vocabulary = 0;  // padded
-    int zero = 0;                 // effective: 0 where there is one data rank
+    int zero = 0;                 // effective: 0 where there is one replica
 
-    std::int64_t tokens() const { return parallelism.micro_batch_size * training.sequence_length; }
+    // Tokens of a microbatch on one rank, and of each of its sequences.
+    std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }
+    std::int64_t sequence() const { return training.sequence_length / parallelism.context; }
+    // Ranks that hold the same parameters: the size of Axis::replica.
+    std::int64_t replicas() const { return parallelism.context * parallelism.data; }
     // Rows of the residual stream on one rank: a share of the tokens under sequence parallelism.
     std::int64_t rows() const { return parallelism.sequence_parallel ? tokens() / parallelism.tensor : tokens(); }
 };
@@ -53,7 +57,7 @@ struct UnitShape {
     UnitKind kind = UnitKind::layer;
     std::vector<ParameterSpec> parameters;  // of one representative
     std::vector<std::int64_t> offsets;      // elements; one more than parameters: the end
-    std::int64_t elements = 0;              // padded to a multiple of the data ranks
+    std::int64_t elements = 0;              // padded to a multiple of the replicas
     std::int64_t replicated_from = 0;       // offset of the first tensor that all tensor ranks hold
     std::int64_t over_heads_to = 0;         // end of those, next to it, whose gradient sums over all heads
 

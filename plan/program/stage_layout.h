@@ -12,6 +12,7 @@
 //   layout.repeats[1].times  // 23: one stored layer stands for itself and 22 more
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -47,6 +48,18 @@ struct StageLayout {
     std::vector<Segment> segments;
     std::vector<Repeat> repeats;  // empty of a full stage
 };
+
+// What two stages have in common if they differ only in how often their layers repeat: layers and recompute
+// of the brief one, and which of its runs (of a block, of the rest) repeat. `times` as in StageLayout::repeats.
+struct BriefLayers {
+    std::int64_t layers = 0;
+    Recompute recompute;
+    std::uint8_t repeated = 0;  // a bit for each run
+    std::uint8_t repeats = 0;
+    std::array<std::int64_t, 2> times{1, 1};
+};
+
+BriefLayers brief_layers(const Recompute& recompute, std::int64_t layers, std::int64_t alternation);
 
 // `alternation`: after how many layers the model's windows repeat.
 StageLayout stage_layout(const Recompute& recompute, std::int64_t layers, std::int64_t alternation, Depth depth);

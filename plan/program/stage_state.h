@@ -1,8 +1,8 @@
 // The units of a stage and the memory of their weights, gradients and optimizer state, by ZeRO
-// stage: 0 replicates all over the data ranks, 1 shards the optimizer state, 2 the gradients too,
+// stage: 0 holds all on every replica, 1 shards the optimizer state, 2 the gradients too,
 // 3 the weights too. The first of the builders that make a Stage (build_stage in stage.cpp).
 //
-// Per unit of n elements (padded to a multiple of the data ranks d):
+// Per unit of n elements (padded to a multiple of the d replicas):
 //
 //   ZeRO   weights        gradients                 optimizer state
 //   0      n              n                         n

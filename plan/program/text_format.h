@@ -101,7 +101,6 @@ private:
 };
 
 constexpr int kind_count = static_cast<int>(InstructionKind::step_end) + 1;
-constexpr int axis_count = static_cast<int>(Axis::embedding) + 1;
 constexpr int type_count = static_cast<int>(DType::int32) + 1;
 
 constexpr std::array<std::string_view, 3> init_names{"normal", "ones", "zeros"};

@@ -87,7 +87,7 @@ private:
         b.type = line.choice<DType>(line.required("type"), type_count);
         b.elements = line.number<std::int64_t>(line.required("elements"));
         line.read("offset", b.offset);
-        line.read("axis", b.axis, axis_count);
+        line.read("axis", b.axis, static_cast<int>(axis_count));
         line.read("stride", b.stride);
         buffers_.add(b.name);
         s_.buffers.push_back(std::move(b));
@@ -136,7 +136,7 @@ private:
         i.kind = line.choice<InstructionKind>(line.word("an instruction's kind"), kind_count);
         subject(line, i);
         line.read("stream", i.stream, stream_count);
-        line.read("axis", i.axis, axis_count);
+        line.read("axis", i.axis, static_cast<int>(axis_count));
         if (const auto text = line.field("reduction")) {
             if (*text != "sum" && *text != "maximum") line.fail(*text, "sum or maximum", {"sum", "maximum"});
             i.reduction = *text == "maximum" ? Reduction::maximum : Reduction::sum;

@@ -9,6 +9,7 @@ TransformerPasses::TransformerPasses(const StageContext& context, const Stage& s
       stage_(stage),
       b_(builder),
       t_(context.parallelism.tensor),
+      context_(context.parallelism.context),
       tokens_(context.tokens()),
       rows_(context.rows()),
       h_(context.model.hidden_size),
@@ -159,7 +160,8 @@ void TransformerPasses::embedding_forward(Tensor tokens, Tensor embedded, Tensor
                                 .width = h_,
                                 .split_tokens = split_,
                                 .type = w_,
-                                .gradient = g_},
+                                .gradient = g_,
+                                .context = context_},
                   {sum, weight(unit_of(UnitKind::positions), "positions.weight")});
     if (c_.model.embedding_norm) norm_forward(unit_of(UnitKind::embedding_norm), "embedding_norm", embedded, x);
 }
@@ -179,7 +181,8 @@ void TransformerPasses::embedding_backward(Tensor tokens, Tensor embedded, Tenso
                                 .backward = true,
                                 .accumulate = accumulate_,
                                 .type = w_,
-                                .gradient = g_},
+                                .gradient = g_,
+                                .context = context_},
                   {dx, gradient(unit_of(UnitKind::positions), "positions.weight")});
     b_.kernel(EmbeddingArgs{.tokens = tokens_,
                             .rows = vocab_,

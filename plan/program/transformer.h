@@ -1,7 +1,8 @@
 // The transformer as kernels: forward and backward of embedding, layer and head, under tensor and
 // sequence parallelism. The only place that knows what a layer computes.
 //
-// Notation of the comments: T tokens of a microbatch, R rows of the residual stream on this rank
+// Notation of the comments: T tokens of a microbatch on this rank (s/c of each sequence of s, with c
+// context ranks), R rows of the residual stream on this rank
 // (R = T, or T/t under sequence parallelism), h hidden, a heads, g key-value heads, d head_dim,
 // f ffn, V padded vocabulary, t tensor ranks. The residual stream is (R, h); a column-parallel linear
 // layer reads (T, h), a row-parallel one leaves partial sums (T, h) that an all-reduce, or under
@@ -17,7 +18,7 @@ namespace foretrain {
 struct LayerTensors {
     PassBuilder::Tensor x = -1;         // (R, h) input
     PassBuilder::Tensor norm1 = -1;     // (R, h)
-    PassBuilder::Tensor qkv = -1;       // (T, (a + 2g) d / t), normalised and rotated
+    PassBuilder::Tensor qkv = -1;       // (T, (a + 2g) d / t), normalised and rotated; of all-to-all by heads
     PassBuilder::Tensor context = -1;   // (T, a d / t)
     PassBuilder::Tensor lse = -1;       // (T, a / t)
     PassBuilder::Tensor y = -1;         // (R, h) after attention; none in a parallel block
@@ -87,6 +88,17 @@ private:
     void activation(bool backward, Tensor dy, Tensor x, Tensor out);
     void rotate(Tensor qkv, bool backward);
     void normalise_heads(std::int32_t unit, Tensor qkv, Tensor raw, bool backward);
+    // Across the context ranks (transformer_context.cpp).
+    bool exchanges_heads() const;
+    void by_heads(Tensor x, Tensor y, std::int64_t width);
+    void by_tokens(Tensor x, Tensor y, std::int64_t width);
+    RingAttentionArgs ring_step(std::int64_t step, bool backward) const;
+    KeyValueArgs key_value(bool unpack) const;
+    void ring_attention(const LayerTensors& s);
+    Tensor ring_attention_backward(const LayerTensors& s, Tensor dcontext);
+    Tensor core_attention_backward(std::int32_t layer, const LayerTensors& s, Tensor dcontext);
+    template <class Args>
+    Args attention_args(std::int32_t layer) const;
     void query_key_value(std::int32_t layer, const LayerTensors& s, Tensor input);
     void mlp_products(std::int32_t layer, const LayerTensors& s, Tensor input);
     struct OutNames {
@@ -108,7 +120,7 @@ private:
     const StageContext& c_;
     const Stage& stage_;
     PassBuilder& b_;
-    std::int64_t t_, tokens_, rows_, h_, q_, qkv_, f_, fc1_, vocab_;
+    std::int64_t t_, context_, tokens_, rows_, h_, q_, qkv_, f_, fc1_, vocab_;
     bool split_;       // sequence parallel
     bool accumulate_;  // gradients add up over microbatches in place
     DType w_, g_;

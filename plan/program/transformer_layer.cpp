@@ -46,6 +46,7 @@ void TransformerPasses::rotate(Tensor qkv, bool backward) {
                   .theta = c_.model.rope_theta,
                   .backward = backward,
                   .type = w_};
+    args.context = context_;
     if (c_.model.rotary_dim < c_.model.head_dim) args.rotary_dim = c_.model.rotary_dim;
     b_.kernel(args, {qkv});
 }
@@ -71,29 +72,15 @@ void TransformerPasses::normalise_heads(std::int32_t unit, Tensor qkv, Tensor ra
     b_.kernel(args, operands);
 }
 
-std::int64_t TransformerPasses::window(std::int32_t layer) const {
-    return c_.model.window_of(stage_.shape.first_layer + layer, c_.training.sequence_length);
-}
-
 // ---- forward --------------------------------------------------------------------------------
-
-void TransformerPasses::core_attention(std::int32_t layer, const LayerTensors& s) {
-    b_.section("attention", layer);
-    b_.kernel(AttentionForwardArgs{.batch = c_.parallelism.micro_batch_size,
-                                   .sequence = c_.training.sequence_length,
-                                   .heads = c_.model.attention_heads / t_,
-                                   .kv_heads = c_.model.kv_heads / t_,
-                                   .head_dim = c_.model.head_dim,
-                                   .type = w_,
-                                   .window = window(layer)},
-              {s.qkv, s.context, s.lse});
-}
 
 void TransformerPasses::query_key_value(std::int32_t layer, const LayerTensors& s, Tensor input) {
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    linear(unit, "qkv", c_.model.qkv_biased(), input, s.qkv, qkv_, h_);
-    normalise_heads(unit, s.qkv, s.raw_qk, false);
-    rotate(s.qkv, false);
+    const Tensor qkv = exchanges_heads() ? b_.transient("qkv", tokens_ * qkv_, w_) : s.qkv;
+    linear(unit, "qkv", c_.model.qkv_biased(), input, qkv, qkv_, h_);
+    normalise_heads(unit, qkv, s.raw_qk, false);
+    rotate(qkv, false);
+    if (exchanges_heads()) by_heads(qkv, s.qkv, qkv_);
     core_attention(layer, s);
 }
 
@@ -215,15 +202,7 @@ TransformerPasses::Tensor TransformerPasses::attention_products_backward(std::in
     const Tensor dcontext = b_.transient("dcontext", tokens_ * q_, w_);
     input_gradient(unit, "projection.weight", dfull, dcontext, h_, q_);
     weight_gradient(unit, "projection.weight", dfull, s.context, h_, q_);
-    const Tensor dqkv = b_.transient("dqkv", tokens_ * qkv_, w_);
-    b_.kernel(AttentionBackwardArgs{.batch = c_.parallelism.micro_batch_size,
-                                    .sequence = c_.training.sequence_length,
-                                    .heads = c_.model.attention_heads / t_,
-                                    .kv_heads = c_.model.kv_heads / t_,
-                                    .head_dim = c_.model.head_dim,
-                                    .type = w_,
-                                    .window = window(layer)},
-              {dcontext, s.qkv, s.context, s.lse, dqkv});
+    const Tensor dqkv = core_attention_backward(layer, s, dcontext);
     rotate(dqkv, true);
     normalise_heads(unit, dqkv, s.raw_qk, true);
     if (c_.model.qkv_biased()) bias_gradient(unit, "qkv.bias", dqkv, tokens_, qkv_);

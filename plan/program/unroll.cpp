@@ -164,8 +164,8 @@ private:
         end.kind = InstructionKind::step_end;
         std::int32_t tied = -1;
         chunk_ = static_cast<std::int32_t>(s_.chunks.size()) - 1;
-        if (chunk().last() && skeleton_.plan.parallelism.data > 1)
-            end.add_wait({reduce_at_tail(Axis::data, DType::fp64, 1, loss()), Stream::reduce});
+        if (chunk().last() && skeleton_.context.replicas() > 1)
+            end.add_wait({reduce_at_tail(Axis::replica, DType::fp64, 1, loss()), Stream::reduce});
         if (skeleton_.tied_across_stages() && chunk().last()) tied = reduce_tied();
         chunk_ = 0;
         if (skeleton_.tied_across_stages() && chunk().first()) tied = reduce_tied();

@@ -18,7 +18,12 @@ namespace {
 using Kind = InstructionKind;
 using Clock = std::array<std::int32_t, stream_count>;
 
-constexpr Clock never{-1, -1, -1, -1, -1, -1, -1};
+constexpr Clock nothing_yet() {
+    Clock clock{};
+    for (std::int32_t& c : clock) c = -1;
+    return clock;
+}
+constexpr Clock never = nothing_yet();
 
 Clock join(const Clock& a, const Clock& b) {
     Clock out;

@@ -211,6 +211,10 @@ private:
         const std::int64_t size = p_.grid.size(i_.axis);
         if (i_.count < 1 || i_.count > most_elements / size)
             return fail("size", fmt::format("count {} is out of range", i_.count));
+        if (i_.kind == Kind::all_to_all || i_.kind == Kind::ring_shift) {
+            const std::int64_t elements = i_.kind == Kind::all_to_all ? i_.count * size : i_.count;
+            return fits(0, elements, true) && fits(1, elements, true) && apart();
+        }
         return fits(part, i_.count, true) && fits(1 - part, i_.count * size, true) && in_place(part);
     }
 
@@ -226,13 +230,22 @@ private:
         return true;
     }
 
+    bool overlap(const Buffer& a, const Buffer& b) const {
+        return a.region == b.region && a.offset.value < *span_end(b, p_.grid) && b.offset.value < *span_end(a, p_.grid);
+    }
+
+    // What others send arrives while this rank's own is still being read.
+    bool apart() {
+        const Buffer &from = buffer(0), &to = buffer(1);
+        if (!overlap(from, to)) return true;
+        return fail("size", fmt::format("{}, which it sends, overlaps {}, where it receives", from.name, to.name));
+    }
+
     // Where part and whole share addresses, the part is this rank's own place in the whole.
     bool in_place(int part_operand) {
         const Buffer& part = buffer(part_operand);
         const Buffer& whole = buffer(1 - part_operand);
-        if (part.region != whole.region) return true;
-        const std::int64_t part_end = *span_end(part, p_.grid), whole_end = *span_end(whole, p_.grid);
-        if (part.offset.value >= whole_end || whole.offset.value >= part_end) return true;
+        if (!overlap(part, whole)) return true;
         if (part.axis == i_.axis && part.offset == whole.offset && part.stride == part.bytes()) return true;
         return fail("size", fmt::format("{} overlaps {} but is not this rank's part of it", part.name, whole.name));
     }
@@ -254,7 +267,7 @@ private:
 
 bool occupies(const Instruction& i, Stream stream) {
     if (!names_body(i.kind)) return i.stream == stream;
-    return stream == Stream::compute || stream == Stream::gather || stream == Stream::reduce;
+    return static_cast<std::size_t>(stream) < body_streams;
 }
 
 Verdict check_tables(const Program& program) {

@@ -17,7 +17,7 @@ TEST(PlanCommand, RecommendsWhatTheSweepFindsBest) {
     const Json sweep = Json::parse(call(gpt2("sweep", {"--format", "json", "--top", "1"})).out, "out");
     EXPECT_EQ(plan.at("recommended").at("plan").at("parallelism").dump(),
               sweep.at("plans").items()[0].at("plan").at("parallelism").dump());
-    EXPECT_EQ(plan.at("reasons").items().size(), 6u);
+    EXPECT_EQ(plan.at("reasons").items().size(), 7u);
 }
 
 TEST(PlanCommand, WithoutAPlanSaysHowManyGpusItTakes) {

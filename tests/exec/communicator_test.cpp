@@ -109,6 +109,48 @@ class Collectives : public ::testing::Test {};
 using Types = ::testing::Types<float, double, std::int32_t>;
 TYPED_TEST_SUITE(Collectives, Types);
 
+TYPED_TEST(Collectives, AllToAllExchangesParts) {
+    using T = TypeParam;
+    for (std::int64_t ranks = 1; ranks <= 6; ++ranks) {
+        constexpr std::int64_t count = 7;
+        std::vector<Bytes> wire(static_cast<std::size_t>(ranks));
+        expect_no_errors(on_ranks(ranks, milliseconds(10000), [&](Rank me) {
+            const std::vector<T> mine = values<T>(me.number, ranks * count);
+            std::vector<T> got(mine.size());
+            me.group.all_to_all(me.stream, mine.data(), got.data(), count, type_of<T>);
+            me.device.synchronize();
+            for (std::int64_t r = 0; r < ranks; ++r)
+                for (std::int64_t e = 0; e < count; ++e)
+                    EXPECT_EQ(got[static_cast<std::size_t>(r * count + e)], value<T>(r, me.number * count + e));
+            wire[static_cast<std::size_t>(me.number)] = me.group.wire(InstructionKind::all_to_all);
+        }));
+        for (std::int64_t r = 0; r < ranks; ++r)
+            EXPECT_EQ(wire[static_cast<std::size_t>(r)],
+                      wire_bytes(collective(InstructionKind::all_to_all, type_of<T>, count), ranks, r));
+    }
+}
+
+TYPED_TEST(Collectives, RingShiftBringsWhatTheOneBeforeSends) {
+    using T = TypeParam;
+    for (std::int64_t ranks = 1; ranks <= 6; ++ranks) {
+        constexpr std::int64_t count = 1003;
+        std::vector<Bytes> wire(static_cast<std::size_t>(ranks));
+        expect_no_errors(on_ranks(ranks, milliseconds(10000), [&](Rank me) {
+            std::vector<T> here = values<T>(me.number, count), next(here.size());
+            for (std::int64_t hop = 1; hop <= ranks; ++hop) {
+                me.group.ring_shift(me.stream, here.data(), next.data(), count, type_of<T>);
+                me.device.synchronize();
+                EXPECT_EQ(next, values<T>((me.number + ranks - hop % ranks) % ranks, count));
+                std::swap(here, next);
+            }
+            wire[static_cast<std::size_t>(me.number)] = me.group.wire(InstructionKind::ring_shift);
+        }));
+        for (std::int64_t r = 0; r < ranks; ++r)
+            EXPECT_EQ(wire[static_cast<std::size_t>(r)],
+                      wire_bytes(collective(InstructionKind::ring_shift, type_of<T>, count), ranks, r) * ranks);
+    }
+}
+
 TYPED_TEST(Collectives, AllReduceIsTheSerialSum) {
     using T = TypeParam;
     for (std::int64_t ranks = 1; ranks <= 8; ++ranks) {

@@ -34,6 +34,38 @@ double bus_across(std::int64_t bytes, std::int64_t nodes, const ClusterSpec& c) 
     return bus(all_reduce, bytes, g.ranks, collective_us(all_reduce, bytes, g, c.domain, c.network.constants));
 }
 
+TEST(AllToAll, SendsEachPartInTurn) {
+    // 4 ranks, parts of 1 MB at 2 GB/s: three parts of 500 us, d once more, a + s for two doublings, p in full
+    DomainConstants d{
+        .pairwise_gbps = 2, .pairwise_a_us = 10, .pairwise_p_us = 4, .pairwise_s_us = 3, .pairwise_d = 0.5, .born = {}};
+    EXPECT_DOUBLE_EQ(domain_all_to_all_us(4000000, 4, d), 10 + 2 * 3 + 4 + 1500 + 250);
+    d.pairwise_ramp_us = 6;
+    EXPECT_DOUBLE_EQ(domain_all_to_all_us(4000000, 4, d), 10 + 2 * 3 + 4 + 1500 + 250 + 94.86832980505137);
+    EXPECT_DOUBLE_EQ(collective_us(Collective::all_to_all, 4000000, {4, 1, 4, 0}, d, {}),
+                     domain_all_to_all_us(4000000, 4, d));
+}
+
+// Four ranks on two nodes with a line of 20 GB/s: each sends two of its parts of 9 MB over its half of the
+// line at 0.9 of it, and meanwhile one at 2 GB/s inside.
+TEST(AllToAll, AcrossNodesTheSlowerOfLineAndDomainDecides) {
+    DomainConstants d{.pairwise_gbps = 20, .born = {}};
+    const GroupPlacement two_nodes{4, 2, 2, 20};
+    const double ramp = 264.57513110645908;  // sqrt(35 * 2000)
+    EXPECT_NEAR(network_all_to_all_us(36000000, two_nodes, d), 20 + 3 * 0.6 + 2000 + ramp, 1e-6);
+    d.pairwise_gbps = 2;
+    EXPECT_NEAR(network_all_to_all_us(36000000, two_nodes, d), 20 + 3 * 0.6 + 4500 + ramp, 1e-6);
+}
+
+TEST(RingShift, CostsItsSlowestHop) {
+    const DomainConstants d{.pairwise_gbps = 2, .pairwise_a_us = 10, .born = {}};
+    const NetworkConstants n{.p2p_us = 12, .p2p_efficiency = 0.5, .born = {}};
+    EXPECT_DOUBLE_EQ(ring_shift_us(1000000, {1, 1, 1, 0}, 0, d, n), 0);
+    EXPECT_DOUBLE_EQ(ring_shift_us(1000000, {4, 1, 4, 0}, 0, d, n), 510);
+    EXPECT_DOUBLE_EQ(ring_shift_us(1000000, {4, 2, 2, 8}, 4, d, n), 512);  // 12 + 500 across, 510 inside
+    EXPECT_DOUBLE_EQ(ring_shift_us(1000000, {4, 2, 2, 80}, 40, d, n), 510);
+    EXPECT_DOUBLE_EQ(ring_shift_us(1000000, {2, 2, 1, 40}, 40, d, n), 62);  // nobody inside
+}
+
 TEST(Ring, IsStepsOfAChunk) {
     // 4 ranks, 4 MB in chunks of 1 MB at 1 GB/s: 3 or 6 steps of 1000 us. The first step again with d,
     // latency a + s for each step, and sqrt(x T) of ramp.

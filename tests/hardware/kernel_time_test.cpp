@@ -110,6 +110,13 @@ TEST(Attention, AWindowLimitsTheKeys) {
     EXPECT_EQ(attention_us(shape, pass, four), attention_us(whole, pass, four));
 }
 
+TEST(Attention, WithoutAMaskEveryQuerySeesAllKeys) {
+    const AttentionPass pass{.efficiency = {{64, 0.5}}, .tile_overhead_us = 0, .p = 1, .launch_us = 3};
+    const AttentionShape shape{.batch = 2, .sequence = 1024, .heads = 4, .head_dim = 64, .keys = 512};
+    EXPECT_NEAR(attention_us(shape, pass, four), 4.0 * 8 * 1024 * 512 * 64 / 5e5 + 4.0 * 128 * 64 * 512 / 1.25e5 + 3,
+                1e-9);
+}
+
 TEST(Attention, TakesTheEfficiencyOfTheNextLargerHead) {
     const AttentionPass pass{.efficiency = {{64, 0.5}, {128, 0.25}}, .tile_overhead_us = 0, .p = 1, .launch_us = 0};
     const auto at = [&](std::int64_t d) {

@@ -78,6 +78,38 @@ TEST(Positions, UnsplitIgnoresTheTensorRank) {
     EXPECT_EQ(a, b);
 }
 
+// Two sequences of twelve over two context ranks, whose rows are cut over two tensor ranks besides.
+TEST(Positions, ContextRanksHoldAnEarlyAndALateChunk) {
+    const std::int64_t sequence = 12, batch = 2, context = 2, tensor = 2;
+    const auto table = random_tensor<double>(sequence * width, 1);
+    for (std::int64_t rank = 0; rank < context; ++rank) {
+        auto y = zeros<double>(batch * sequence / context * width);
+        auto dtable = Tensor<double>(index(sequence * width), 3), expected = zeros<double>(sequence * width);
+        PositionsArgs a{.tokens = 6, .sequence = sequence, .table_rows = sequence, .width = width};
+        a.split_tokens = true;
+        a.context = context;
+        a.type = a.gradient = DType::fp64;
+        for (std::int64_t t = 0; t < tensor; ++t) {
+            std::vector<void*> operands{y.data() + t * a.tokens * width, as_operand(table)};
+            a.backward = false;
+            launch(cpu_kernels(), a, {.operand = operands, .tensor_rank = t, .context_rank = rank});
+            operands[1] = dtable.data();
+            a.backward = true;
+            a.accumulate = t > 0;  // the first zeroes
+            launch(cpu_kernels(), a, {.operand = operands, .tensor_rank = t, .context_rank = rank});
+        }
+        const std::vector<std::int64_t> positions =
+            rank == 0 ? std::vector<std::int64_t>{0, 1, 2, 9, 10, 11} : std::vector<std::int64_t>{3, 4, 5, 6, 7, 8};
+        for (std::size_t row = 0; row < 12; ++row)
+            for (std::size_t j = 0; j < width; ++j) {
+                const std::size_t cell = index(positions[row % 6] * width) + j;
+                EXPECT_EQ(y[row * width + j], table[cell]);
+                expected[cell] += y[row * width + j];
+            }
+        expect_near(dtable, expected, 1e-14);
+    }
+}
+
 struct Shape {
     std::int64_t batch, sequence, heads, kv_heads, head_dim;
     std::int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -118,6 +150,28 @@ TEST(Rope, TurnsQueriesAndKeysAndBack) {
             check_rope<float>(s, theta);
             check_rope<double>(s, theta);
         }
+}
+
+// Each context rank turns its rows as they turn in whole sequences.
+TEST(Rope, ContextRanksTurnByTheirOwnPositions) {
+    const Shape s{2, 12, 4, 2, 6};
+    const auto before = random_tensor<double>(s.batch * s.sequence * s.stride(), 1);
+    const Tensor<double> expected = rope_reference(s, before, 1e4);
+    const std::int64_t ranks = 3, held = s.sequence / ranks;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        Tensor<double> part, turned;
+        for (std::int64_t row = 0; row < s.batch * held; ++row) {
+            const std::int64_t at = row % held < 2 ? rank * 2 + row % held : (5 - rank) * 2 + row % held - 2;
+            const auto from = (row / held * s.sequence + at) * s.stride();
+            part.insert(part.end(), before.begin() + from, before.begin() + from + s.stride());
+            turned.insert(turned.end(), expected.begin() + from, expected.begin() + from + s.stride());
+        }
+        RopeArgs a{s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, 1e4, false, DType::fp64};
+        a.context = ranks;
+        std::vector<void*> operands{part.data()};
+        launch(cpu_kernels(), a, {.operand = operands, .context_rank = rank});
+        expect_near(part, turned, 1e-12);
+    }
 }
 
 // The first elements of a head turn as a head of that size would; the others stay.

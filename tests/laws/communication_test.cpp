@@ -39,6 +39,17 @@ std::vector<Plan> spreads() {
                 p.virtual_pipeline = 2;
                 out.push_back(small_plan(llama ? small_llama() : small_gpt(), p, 4 * dp));
             }
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all})
+        for (const auto& [cp, tp, pp, zero] : {std::tuple{2, 1, 1, 0}, {4, 1, 1, 1}, {2, 2, 2, 2}, {2, 1, 2, 3}}) {
+            Parallelism p;
+            p.context = cp;
+            p.context_method = method;
+            p.tensor = tp;
+            p.pipeline = pp;
+            p.zero_stage = zero;
+            p.sequence_parallel = tp > 1;
+            out.push_back(small_plan(small_llama(), p, 2));
+        }
     return out;
 }
 
@@ -56,6 +67,41 @@ TEST(Communication, CountedIsPredicted) {
         const std::vector<WireCount> closed = Estimator(skeleton, cost).wire();
         for (std::size_t s = 0; s < closed.size(); ++s)
             ASSERT_EQ(closed[s], predicted(program, plan.grid().rank_in_stage(0, static_cast<std::int64_t>(s))));
+    }
+}
+
+// What context ranks exchange, by hand: in fp64, a microbatch of 2 samples of 24 tokens, 4 layers of 8 heads
+// over 4 key-value heads of 4 elements each.
+TEST(Communication, ContextBytesAreThoseOfKeysAndValuesOrOfHeads) {
+    const auto sent = [](std::int64_t ranks, ContextMethod method, Recompute recompute, const char* key) {
+        Parallelism p;
+        p.context = ranks;
+        p.context_method = method;
+        p.micro_batch_size = 2;
+        p.recompute = recompute;
+        const WireCount count = predicted(lower(make_skeleton(small_plan(small_llama(), p, 2))), 0);
+        return count.at(key).value;
+    };
+    for (const std::int64_t c : {2, 3, 4}) {
+        const std::int64_t tokens = 2 * 24 / c, block = 2 * tokens * 4 * 4 * 8;  // keys and values
+        // Forward once around, backward again and their gradients as far; recompute as forward.
+        EXPECT_EQ(sent(c, ContextMethod::ring, {}, "context.ring_shift"), 4 * (c - 1) * 3 * block);
+        EXPECT_EQ(sent(c, ContextMethod::ring, {Recompute::Kind::full, 0}, "context.ring_shift"),
+                  4 * (c - 1) * 4 * block);
+        if (c == 3) continue;  // heads do not divide
+        // Queries, keys and values and the context; backward the context, its gradient and theirs. All but a
+        // rank's own part leaves it.
+        const std::int64_t heads = tokens * 8 * 4 * 8, all = tokens * (8 + 2 * 4) * 4 * 8;
+        EXPECT_EQ(sent(c, ContextMethod::all_to_all, {}, "context.all_to_all"),
+                  4 * ((all + heads) + (2 * heads + all)) * (c - 1) / c);
+    }
+}
+
+TEST(Communication, OneContextRankMovesNoContextBytes) {
+    for (const Plan& plan : spreads()) {
+        if (plan.parallelism.context > 1) continue;
+        for (const auto& [key, bytes] : predicted(lower(make_skeleton(plan)), 0))
+            EXPECT_FALSE(key.starts_with("context")) << key << " " << bytes.value;
     }
 }
 

@@ -90,7 +90,7 @@ double difference(const Outcome& a, const Outcome& reference) {
 // plainest ZeRO that reduces at the same points.
 Plan class_a_reference(Plan plan) {
     Parallelism& p = plan.parallelism;
-    const std::int64_t world = p.tensor * p.data;
+    const std::int64_t world = p.tensor * p.context * p.data;
     p.pipeline = p.virtual_pipeline = 1;
     p.stage_layers.clear();
     p.first_stage_layers = p.last_stage_layers = 0;
@@ -105,7 +105,7 @@ Plan class_a_reference(Plan plan) {
 
 Plan one_rank(Plan plan) {
     plan = class_a_reference(plan);
-    plan.parallelism.tensor = plan.parallelism.data = 1;
+    plan.parallelism.tensor = plan.parallelism.context = plan.parallelism.data = 1;
     plan.parallelism.sequence_parallel = false;
     plan.parallelism.zero_stage = 0;
     plan.cluster = any_machine(1);
@@ -254,8 +254,71 @@ INSTANTIATE_TEST_SUITE_P(Plans, EquivalenceOfOthers,
                                             ::testing::ValuesIn(few_spreads())),
                          other_name);
 
+// Sequences spread over context ranks, in both forms, with everything else.
+Parallelism across(std::int64_t cp, ContextMethod method, Parallelism p) {
+    p.context = cp;
+    p.context_method = method;
+    return p;
+}
+
+std::vector<Parallelism> context_spreads() {
+    using Kind = Recompute::Kind;
+    constexpr ContextMethod ring = ContextMethod::ring, exchange = ContextMethod::all_to_all;
+    std::vector<Parallelism> out;
+    const auto add = [&](Parallelism p, Recompute r = {}, bool sp = false, std::int64_t mbs = 1) {
+        p.recompute = r;
+        p.sequence_parallel = sp;
+        p.micro_batch_size = mbs;
+        out.push_back(p);
+    };
+    for (const ContextMethod method : {ring, exchange}) {
+        for (const std::int64_t cp : {2, 4}) {
+            add(across(cp, method, spread(1, 1, 1)));
+            for (int zero = 1; zero <= 3; ++zero) add(across(cp, method, spread(1, 1, 1, zero)), {}, false, 2);
+            add(across(cp, method, spread(1, 2, 1)), {Kind::full, 0}, false, 2);
+            add(across(cp, method, spread(1, 2, 1, 3)), {Kind::segment, 2});
+        }
+        add(across(2, method, spread(2, 1, 1)), {}, true);
+        add(across(2, method, spread(2, 1, 1)), {Kind::selective, 0});
+        for (int zero = 0; zero <= 3; ++zero)
+            add(across(2, method, spread(2, 1, 2, zero)), {Kind::selective, 0}, zero % 2 == 1);
+        add(across(2, method, spread(2, 2, 1, 1)), {Kind::full, 0}, true);
+        add(across(2, method, spread(1, 4, 1, 2)), {Kind::block, 1});
+        add(across(2, method, spread(1, 2, 2, 1)));
+    }
+    add(across(3, ring, spread(1, 1, 1, 1)), {Kind::every, 2});
+    add(across(2, ring, spread(4, 1, 1)), {}, true);
+    add(across(4, ring, spread(2, 1, 1, 3)), {}, true);
+    out.back().schedule = Schedule::gpipe;
+    out.back().overlap = {false, false};
+    return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
+                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(context_spreads())), plan_name);
+
+std::vector<Parallelism> few_context_spreads() {
+    std::vector<Parallelism> out;
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all}) {
+        out.push_back(across(2, method, spread(2, 1, 1, 1)));
+        out.back().sequence_parallel = true;
+        out.push_back(across(2, method, spread(1, 2, 1, 3)));
+        out.back().recompute = {Recompute::Kind::selective, 0};
+        out.push_back(across(4, method, spread(1, 1, 2, 2)));
+        out.back().recompute = {Recompute::Kind::full, 0};
+    }
+    return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(ContextPlans, EquivalenceOfOthers,
+                         ::testing::Combine(::testing::Values(small_neox(), small_cohere(), small_gemma(), small_opt()),
+                                            ::testing::ValuesIn(few_context_spreads())),
+                         other_name);
+
 TEST(EquivalenceInFloat, WithinTheStatedTolerance) {
-    for (const Parallelism& p : {spread(2, 2, 2, 3), spread(4, 1, 2, 1), spread(1, 2, 4, 2)}) {
+    for (const Parallelism& p : {spread(2, 2, 2, 3), spread(4, 1, 2, 1), spread(1, 2, 4, 2),
+                                 across(4, ContextMethod::ring, spread(1, 1, 2, 1)),
+                                 across(2, ContextMethod::all_to_all, spread(2, 1, 2, 2))}) {
         Plan plan = small_plan(small_llama(), p);
         plan.training.precision = DType::fp32;
         EXPECT_LE(difference(run(plan), run(one_rank(plan))), 1e-5) << describe(p);
@@ -303,6 +366,28 @@ TEST(EquivalenceMutation, IsCaught) {
                   return true;
               }),
               1e-9);
+}
+
+// The same across context ranks: an exchange that is left out, on all ranks alike, changes what is learnt.
+TEST(EquivalenceMutation, ADroppedExchangeIsCaught) {
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all}) {
+        const Plan plan = small_plan(small_llama(), across(2, method, spread(1, 1, 1)));
+        const Outcome reference = run(one_rank(plan));
+        const Program program = lower(make_skeleton(plan));
+        ASSERT_LE(difference(run(program), reference), 1e-12);
+        const InstructionKind kind =
+            method == ContextMethod::ring ? InstructionKind::ring_shift : InstructionKind::all_to_all;
+        std::vector<std::size_t> exchanges;
+        for (std::size_t i = 0; i < program.stages[0].instructions.size(); ++i)
+            if (program.stages[0].instructions[i].kind == kind) exchanges.push_back(i);
+        // Of the first microbatch each, forward and backward.
+        const std::size_t of_one = exchanges.size() / static_cast<std::size_t>(plan.microbatches());
+        for (std::size_t n = 0; n < of_one; ++n) {
+            Program mutated = program;
+            mutated.stages[0].instructions[exchanges[n]].kind = InstructionKind::record;
+            EXPECT_GT(difference(run(mutated), reference), 1e-9) << name_of(method) << " exchange " << n;
+        }
+    }
 }
 
 }  // namespace

@@ -41,14 +41,18 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         for (std::size_t s = 0; s < program.stages.size(); ++s) {
             const StageTime& t = estimate.times[s];
             ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
-            ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.data_exposed +
-                          t.pipeline_exposed,
+            ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.context_exposed +
+                          t.data_exposed + t.pipeline_exposed,
                       t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
+            ASSERT_GE(t.context_exposed, Time{0});
+            if (plan.parallelism.context == 1) {
+                ASSERT_EQ(t.context_exposed, Time{0});
+            }
             ASSERT_GE(t.data_exposed, Time{0});
             // Gradients that are sums over tokens or heads of all tensor ranks are reduced on that stream too.
             const bool over_heads = plan.model.query_key_norm == QueryKeyNorm::shared;
-            if (plan.parallelism.data == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
+            if (skeleton.context.replicas() == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
                 ASSERT_EQ(t.data_exposed, Time{0});
             }
             ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;

@@ -94,6 +94,37 @@ TEST(Metamorphic, ModelStatesAreEighteenOrSixPlusTwelveOverD) {
     }
 }
 
+// A rank of a context group has its share of everything that grows with tokens, and nothing but parameters
+// and their state in full. The FLOPs of all ranks stay those of the model.
+TEST(Metamorphic, ContextRanksShareActivationsAndWork) {
+    const auto of = [](std::int64_t context, ContextMethod method) {
+        Parallelism p;
+        p.context = context;
+        p.context_method = method;
+        Plan plan = small_plan(small_llama(), p, 2);
+        plan.training.sequence_length = 1 << 14;
+        plan.training.precision = DType::bf16;
+        plan.model.hidden_size = 512;
+        plan.model.head_dim = 64;
+        plan.model.ffn_hidden_size = 1024;
+        return estimate(plan);
+    };
+    const Prediction one = of(1, ContextMethod::ring);
+    for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all}) {
+        const Prediction four = of(4, method);
+        EXPECT_EQ(four.memory[0].activations, one.memory[0].activations / 4);
+        EXPECT_EQ(four.memory[0].weights, one.memory[0].weights);
+        EXPECT_EQ(four.hardware_flops, one.hardware_flops);
+        EXPECT_EQ(four.model_flops, one.model_flops);
+        EXPECT_LT(four.step, one.step);
+        EXPECT_GT(four.step, one.step / 4);
+        EXPECT_GT(four.times[0].context_exposed, Time{});
+    }
+    // Long blocks of a ring hide their exchange but for the last hop; an exchange of heads is never hidden.
+    EXPECT_LT(of(4, ContextMethod::ring).times[0].context_exposed,
+              of(4, ContextMethod::all_to_all).times[0].context_exposed);
+}
+
 // What the models have beyond GPT and Llama costs what it should: never less where something is added,
 // and one collective less each way where branches share it.
 TEST(Metamorphic, EveryFeatureOfAModelCosts) {

@@ -148,6 +148,62 @@ TEST(Check, NamesEveryBrokenRule) {
               (Reasons{"framework_precision", "precision_not_calibrated"}));
 }
 
+Plan spread_over_context(std::int64_t context, std::int64_t tensor, std::int64_t sequence) {
+    return changed([&](Plan& p) {
+        p.parallelism = {};
+        p.parallelism.tensor = tensor;
+        p.parallelism.sequence_parallel = tensor > 1;
+        p.parallelism.context = context;
+        p.parallelism.data = p.cluster.devices() / context / tensor;
+        p.training.sequence_length = sequence;
+    });
+}
+
+// A sequence is cut into two chunks a context rank, and what a rank holds over the tensor ranks: context
+// times lcm(2, tensor), neither lcm(2 context, tensor) nor 2 context tensor. (github:NVIDIA-NeMo/RL, PR 3563)
+TEST(Check, ContextAndTensorDivideTheSequence) {
+    EXPECT_EQ(reasons(check(spread_over_context(2, 4, 24))), Reasons{});
+    const std::vector<Rejection> r = check(spread_over_context(2, 4, 20));
+    ASSERT_EQ(reasons(r), Reasons{"context_divides_sequence"});
+    EXPECT_EQ(text(r[0]),
+              "training.sequence_length = 20: must be a multiple of 8 = context 2 x lcm(2, tensor 4) "
+              "(sequence_parallel) (allowed: 16, 24, ...; try 16)");
+    EXPECT_EQ(reasons(check(spread_over_context(8, 1, 24))), Reasons{"context_divides_sequence"});
+    EXPECT_EQ(check(spread_over_context(8, 1, 24)).at(0).suggestion, "16");
+    EXPECT_EQ(check(spread_over_context(8, 1, 12)).at(0).suggestion, "16");
+    EXPECT_EQ(reasons(check(spread_over_context(8, 1, 32))), Reasons{});
+    Plan whole = spread_over_context(2, 4, 20);  // each tensor rank holds all tokens
+    whole.parallelism.sequence_parallel = false;
+    EXPECT_EQ(reasons(check(whole)), Reasons{});
+}
+
+TEST(Check, ContextRanksTakeDevicesHeadsAndWholeSequences) {
+    Plan p = spread_over_context(3, 1, 24);
+    p.parallelism.data = 4;
+    EXPECT_EQ(reasons(check(p)), Reasons{"context_divides_devices"});
+    p = spread_over_context(2, 1, 24);
+    p.parallelism.data *= 2;
+    EXPECT_EQ(reasons(check(p)), Reasons{"world_equals_devices"});
+    EXPECT_NE(check(p)[0].found.find("context 2"), std::string::npos) << check(p)[0].found;
+
+    p = spread_over_context(8, 2, 32);
+    p.model.kv_heads = 8;
+    EXPECT_EQ(reasons(check(p)), Reasons{});  // a ring does not care for heads
+    p.parallelism.context_method = ContextMethod::all_to_all;
+    ASSERT_EQ(reasons(check(p)), Reasons{"context_divides_kv_heads"});
+    EXPECT_EQ(text(check(p)[0]),
+              "parallelism.context = 8: must divide kv_heads / tensor (all-to-all) = 4 (allowed: 1, 2, 4; try 4)");
+    p.model.kv_heads = p.model.attention_heads = 8;
+    EXPECT_EQ(reasons(check(p)), Reasons{"context_divides_heads"});
+
+    p = spread_over_context(2, 1, 24);
+    p.model.sliding_window.size = 8;
+    ASSERT_EQ(reasons(check(p)), Reasons{"ring_sees_whole_sequences"});
+    EXPECT_EQ(check(p)[0].suggestion, "all-to-all");
+    p.parallelism.context_method = ContextMethod::all_to_all;
+    EXPECT_EQ(reasons(check(p)), Reasons{});
+}
+
 TEST(Check, SequenceParallelNeedsTensor) {
     const Plan p = changed([](Plan& x) {
         x.parallelism.tensor = 1;

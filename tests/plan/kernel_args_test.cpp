@@ -20,9 +20,10 @@ std::vector<KernelArgs> every_kind() {
         BiasGradientArgs{3, 5, false, bf16, fp64},
         NormForwardArgs{3, 5, true, 1e-6, bf16, true},
         NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64, true},
-        RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16, 6},
+        RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16, 6, 3},
         AttentionForwardArgs{2, 3, 4, 2, 8, bf16, 2},
         AttentionBackwardArgs{2, 3, 4, 2, 8, bf16, 2},
+        RelayoutArgs{RelayoutArgs::Part::split_sequence, 2, 12, 8, 2, bf16},
         ResidualAddArgs{3, 5, true, bf16, true},
         AccumulateArgs{9, bf16, fp64},
         CastArgs{9, fp64, bf16},
@@ -32,8 +33,10 @@ std::vector<KernelArgs> every_kind() {
         calls.push_back(GeluArgs{3, 5, backward, bf16, Pointwise::squared_relu});
         calls.push_back(SwigluArgs{3, 5, backward, bf16, Pointwise::relu});
         calls.push_back(QkNormArgs{3, 4, 2, 8, true, false, backward, false, 0.1, bf16, fp64});
+        calls.push_back(RingAttentionArgs{2, 12, 4, 2, 8, 3, 2, backward, bf16});
+        calls.push_back(KeyValueArgs{3, 4, 2, 8, backward, bf16});
         calls.push_back(EmbeddingArgs{3, 5, 7, backward, false, bf16, fp64});
-        calls.push_back(PositionsArgs{3, 5, 7, 9, true, backward, false, bf16, fp64});
+        calls.push_back(PositionsArgs{3, 5, 7, 9, true, backward, false, bf16, fp64, 5});
     }
     for (Part part : {Part::maximum, Part::sum, Part::forward, Part::backward})
         calls.push_back(LossArgs{part, 3, 5, 7, 1.0 / 3, bf16, fp64});
@@ -47,6 +50,24 @@ TEST(KernelArgs, TextReadsBackExactlyForEveryKind) {
         EXPECT_EQ(kernel_args_from_text(to_text(call)), call) << to_text(call);
     }
     EXPECT_EQ(kinds.size(), kernel_kind_names.size());
+}
+
+// All steps of all ranks do what one kernel over the whole sequence does.
+TEST(KernelArgs, TheStepsOfARingMakeUpTheWhole) {
+    for (const bool backward : {false, true}) {
+        const RingAttentionArgs step{2, 24, 4, 2, 8, 3, 1, backward, bf16};
+        const KernelArgs whole = backward ? KernelArgs(AttentionBackwardArgs{2, 24, 4, 2, 8, bf16})
+                                          : KernelArgs(AttentionForwardArgs{2, 24, 4, 2, 8, bf16});
+        EXPECT_EQ(work(step).flops * (3 * 3), work(whole).flops);
+    }
+    const KernelArgs first = RingAttentionArgs{
+        .batch = 2, .sequence = 24, .heads = 4, .kv_heads = 2, .head_dim = 8, .context = 3, .step = 0};
+    const KernelArgs later = RingAttentionArgs{
+        .batch = 2, .sequence = 24, .heads = 4, .kv_heads = 2, .head_dim = 8, .context = 3, .step = 2};
+    EXPECT_EQ(operand_access(first, 2), Access::write);
+    EXPECT_EQ(operand_access(later, 2), Access::update);
+    EXPECT_EQ(operand_elements(first, 0), 2 * 8 * (4 + 2 * 2) * 8);  // the queries' keys and values too
+    EXPECT_EQ(operand_elements(first, 1), 2 * 8 * 2 * 2 * 8);
 }
 
 TEST(KernelArgs, OperandsAreWholeTensors) {

@@ -125,8 +125,20 @@ TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
     expect_equal(plan(file(R"(, "dropout": 0.0)", R"("overlap": null)")), p);
 }
 
+TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
+    const std::int64_t data = plan(file("", "")).parallelism.data;
+    const Plan p = plan(file("", R"("context": 2, "context_method": "all-to-all")"));
+    EXPECT_EQ(p.parallelism.context, 2);
+    EXPECT_EQ(p.parallelism.context_method, ContextMethod::all_to_all);
+    EXPECT_EQ(p.parallelism.data, data / 2);
+    EXPECT_EQ(p.grid().size(Axis::replica), data);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    EXPECT_EQ(plan(file("", R"("context": 2)")).parallelism.context_method, ContextMethod::ring);
+    EXPECT_EQ(refused_field(file("", R"("context": 0)")), "parallelism.context");
+    EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("context": 2)")), "parallelism.context");
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("zero_shard_size": 8)")), "parallelism.zero_shard_size");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");

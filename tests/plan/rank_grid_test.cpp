@@ -22,6 +22,16 @@ TEST(RankGrid, OrdersTensorThenDataThenPipeline) {
     EXPECT_THROW(g.members(16, Axis::data), InternalError);
 }
 
+// Megatron-LM's data-parallel group with context parallelism: contiguous, in tensor order.
+TEST(RankGrid, ReplicasAreContextAndDataTogether) {
+    const RankGrid g{.tensor = 2, .context = 2, .data = 2, .pipeline = 2};
+    EXPECT_EQ(g.members(5, Axis::context), (Ranks{5, 7}));
+    EXPECT_EQ(g.members(5, Axis::data), (Ranks{1, 5}));
+    EXPECT_EQ(g.members(5, Axis::replica), (Ranks{1, 3, 5, 7}));
+    EXPECT_EQ(g.members(15, Axis::replica), (Ranks{9, 11, 13, 15}));
+    EXPECT_EQ(g.coordinate(13, Axis::replica), 2);
+}
+
 TEST(RankGrid, TheEmbeddingGroupIsFirstAndLastStage) {
     const RankGrid g{.tensor = 2, .pipeline = 3};
     EXPECT_EQ(g.members(1, Axis::embedding), (Ranks{1, 5}));
@@ -31,7 +41,7 @@ TEST(RankGrid, TheEmbeddingGroupIsFirstAndLastStage) {
 
 TEST(RankGrid, TheGroupsOfAnAxisPartTheWorld) {
     const RankGrid g{.tensor = 3, .context = 2, .data = 2, .pipeline = 4};
-    for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
+    for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::replica, Axis::pipeline}) {
         std::set<Ranks> groups;
         for (std::int64_t r = 0; r < g.world(); ++r) {
             const Ranks members = g.members(r, axis);

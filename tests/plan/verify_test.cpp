@@ -128,7 +128,8 @@ void drop_wait(Instruction& i, int w) {
 // What is complete, by stream, when the instruction begins.
 std::array<std::int32_t, stream_count> clock_of(const StageProgram& stage, std::int32_t id) {
     std::vector<std::array<std::int32_t, stream_count>> clocks;
-    std::array<std::int32_t, stream_count> latest{-1, -1, -1, -1, -1, -1, -1}, before = latest;
+    std::array<std::int32_t, stream_count> latest, before;
+    latest.fill(-1);
     for (std::int32_t n = 0; n <= id; ++n) {
         const Instruction& i = stage.instructions[static_cast<std::size_t>(n)];
         const auto own = static_cast<std::size_t>(i.stream);
@@ -145,6 +146,10 @@ std::array<std::int32_t, stream_count> clock_of(const StageProgram& stage, std::
         latest[own] = n;
     }
     return before;
+}
+
+std::string quoted(const Program& program, std::size_t id) {
+    return to_text(program.stages[0].instructions[id], program.stages[0]);
 }
 
 struct Dropped {
@@ -326,6 +331,61 @@ TEST(VerifyMutation, CollectivesOfTheTiedWeightMustAgree) {
     }
 }
 
+// ---- context ranks --------------------------------------------------------------------------
+
+Program around_a_ring() {
+    Parallelism p;
+    p.context = 2;
+    return lower(make_skeleton(plan_of(p, 2)));
+}
+
+// What another rank's keys and values need: to be sent, to be awaited, and a place of their own.
+TEST(VerifyMutation, RingShiftsAreNeededAwaitedAndApart) {
+    const Program program = around_a_ring();
+    ASSERT_EQ(rule_of(program), "none");
+    int shifts = 0, awaits = 0;
+    for (std::size_t id = 0; id < program.stages[0].instructions.size(); ++id) {
+        const Instruction& i = program.stages[0].instructions[id];
+        Program mutated = program;
+        if (i.kind == Kind::ring_shift) {
+            ++shifts;
+            mutated.stages[0].instructions[id].operand[1] = i.operand[0];
+            EXPECT_EQ(rule_of(mutated), "size") << quoted(program, id);
+            mutated = program;
+            drop_wait(mutated.stages[0].instructions[id], 0);
+            EXPECT_EQ(rule_of(mutated), "race") << quoted(program, id);
+            mutated = program;
+            drop(mutated.stages[0], static_cast<std::int32_t>(id));
+            EXPECT_EQ(rule_of(mutated), "unwritten") << quoted(program, id);
+            continue;
+        }
+        for (int w = 0; w < i.waits; ++w) {
+            if (i.wait[static_cast<std::size_t>(w)].stream != Stream::context) continue;
+            ++awaits;
+            mutated = program;
+            drop_wait(mutated.stages[0].instructions[id], w);
+            EXPECT_EQ(rule_of(mutated), "race") << quoted(program, id);
+        }
+    }
+    // A layer sends keys and values once each way, and back their gradients once.
+    EXPECT_EQ(shifts, 3 * 4 * 2);
+    EXPECT_EQ(awaits, shifts);
+}
+
+TEST(VerifyMutation, AnExchangeMovesWholeTensors) {
+    Parallelism p;
+    p.context = 2;
+    p.context_method = ContextMethod::all_to_all;
+    Program program = lower(make_skeleton(plan_of(p, 2)));
+    ASSERT_EQ(rule_of(program), "none");
+    Instruction& i = at(program.stages[0], find(program.stages[0], of_kind(Kind::all_to_all)));
+    i.count /= 2;
+    EXPECT_EQ(rule_of(program), "size");
+    i.count *= 2;
+    i.operand[1] = i.operand[0];
+    EXPECT_EQ(rule_of(program), "size");
+}
+
 TEST(VerifyMutation, IndicesOutOfRangeAreCaught) {
     const auto mutated = [](auto&& change) {
         Program program = two_stages();
@@ -339,7 +399,7 @@ TEST(VerifyMutation, IndicesOutOfRangeAreCaught) {
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.section = 1000; }), "index");
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.microbatch = 3; }), "index");
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.kind = static_cast<Kind>(77); }), "index");
-    EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.stream = static_cast<Stream>(7); }), "index");
+    EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.stream = static_cast<Stream>(stream_count); }), "index");
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.operands = 200; }), "index");
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.add_wait({5000000, Stream::compute}); }), "index");
     EXPECT_EQ(mutated([](StageProgram&, Instruction& i) { i.add_wait({0, Stream::gather}); }), "index");

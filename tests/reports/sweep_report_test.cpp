@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/reports/support/examples.h"
 
 namespace foretrain {
@@ -34,6 +36,21 @@ TEST(SweepReport, TableListsTheBestAndWhyTheRestFell) {
         EXPECT_TRUE(contains(table, part)) << part << " is missing in\n" << table;
     EXPECT_LT(table.find("out_of_memory"), table.find("tensor_divides_heads")) << "the commonest reason first";
     EXPECT_FALSE(contains(table, "0.5 s")) << "the same sweep prints the same bytes";
+}
+
+TEST(SweepReport, ContextHasAColumnWhereItIsUsed) {
+    SweepResult r = result();
+    EXPECT_FALSE(contains(sweep_table(r, 10), " cp "));
+    r.best[0].plan.parallelism.context = 16;
+    r.best[0].plan.parallelism.context_method = ContextMethod::all_to_all;
+    const std::string table = sweep_table(r, 10);
+    EXPECT_TRUE(contains(table, "16 all-to-all")) << table;
+    std::size_t widest = 0, begin = 0;
+    for (std::size_t end = table.find('\n'); end != std::string::npos; end = table.find('\n', begin)) {
+        widest = std::max(widest, end - begin);
+        begin = end + 1;
+    }
+    EXPECT_LE(widest, 100U) << table;
 }
 
 TEST(SweepReport, TopLimitsTheTable) { EXPECT_FALSE(contains(sweep_table(result(), 1), "4000.00")); }

@@ -136,8 +136,9 @@ TEST(LargestMicroBatch, IsTheLargestDivisorThatFits) {
 
 // Fields in which a plan differs from the wish, data not counted.
 int differences(const Parallelism& a, const Parallelism& b) {
-    return (a.tensor != b.tensor) + (a.virtual_pipeline != b.virtual_pipeline) + (a.pipeline != b.pipeline) +
-           (a.zero_stage != b.zero_stage) + (a.micro_batch_size != b.micro_batch_size) + (a.recompute != b.recompute) +
+    return (a.tensor != b.tensor) + (a.context != b.context) + (a.virtual_pipeline != b.virtual_pipeline) +
+           (a.pipeline != b.pipeline) + (a.zero_stage != b.zero_stage) + (a.micro_batch_size != b.micro_batch_size) +
+           (a.recompute != b.recompute) +
            ((a.tensor > 1) == (b.tensor > 1) && a.sequence_parallel != b.sequence_parallel);
 }
 
@@ -259,7 +260,7 @@ TEST(Recommend, EachReasonIsTheBestPlanThatChoosesOtherwise) {
     const Recommendation r = recommend(from, options);
     ASSERT_FALSE(r.sweep.best.empty());
     const Prediction& best = r.sweep.best.front();
-    ASSERT_EQ(r.reasons.size(), 6u);
+    ASSERT_EQ(r.reasons.size(), 7u);
     EXPECT_EQ(r.reasons[0].axis, "tensor");
     EXPECT_EQ(r.reasons[0].value, std::to_string(best.plan.parallelism.tensor));
     Time tensor{INT64_MAX}, recompute{INT64_MAX};
@@ -270,7 +271,7 @@ TEST(Recommend, EachReasonIsTheBestPlanThatChoosesOtherwise) {
         if (plan.parallelism.recompute != best.plan.parallelism.recompute) recompute = std::min(recompute, p.step);
     }
     EXPECT_EQ(r.reasons[0].alternative.step, tensor);
-    EXPECT_EQ(r.reasons[5].alternative.step, recompute);
+    EXPECT_EQ(r.reasons[6].alternative.step, recompute);
     for (const AxisReason& reason : r.reasons)
         EXPECT_TRUE(reason.other.empty() || reason.alternative.step >= best.step) << reason.axis;
     EXPECT_GT(r.explanation.smallest.devices, 0);

@@ -51,6 +51,27 @@ TEST(Placement, CountsNodesAndRanksPerNode) {
     EXPECT_EQ(only({.tensor = 8, .data = 2, .pipeline = 4}, Axis::embedding, n), (GroupPlacement{2, 2, 1, 50}));
 }
 
+// Context and data together are as far apart as both.
+TEST(Placement, ReplicasSpanContextAndData) {
+    const NetworkSpec n = network(8, 50);
+    EXPECT_EQ(only({.tensor = 2, .context = 4, .data = 4}, Axis::context, n), (GroupPlacement{4, 1, 4, 0}));
+    EXPECT_EQ(only({.tensor = 2, .context = 4, .data = 4}, Axis::replica, n), (GroupPlacement{16, 4, 4, 200}));
+}
+
+// Around a ring one rank of each node sends out: over its own NICs, if all groups together leave it those.
+TEST(Placement, ARingLeavesANodeOverOneRanksLine) {
+    const auto line = [](std::int64_t tensor, int nics) {
+        const NetworkSpec n = network(nics, 50);
+        return rank_line_gbps(only({.tensor = tensor, .context = 16 / tensor}, Axis::context, n), 8, n);
+    };
+    EXPECT_DOUBLE_EQ(line(1, 8), 50);
+    EXPECT_DOUBLE_EQ(line(4, 8), 50);
+    EXPECT_DOUBLE_EQ(line(1, 4), 50);  // two devices share a NIC, of which one sends
+    EXPECT_DOUBLE_EQ(line(8, 4), 25);  // all eight send
+    EXPECT_DOUBLE_EQ(line(1, 16), 100);
+    EXPECT_DOUBLE_EQ(rank_line_gbps({4, 1, 4, 0}, 8, network(8, 50)), 0);
+}
+
 TEST(Placement, OversubscriptionDividesTheLineRate) {
     NetworkSpec n = network(8, 50);
     n.oversubscription = 2;

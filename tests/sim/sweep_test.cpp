@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "hardware/cluster_file.h"
 #include "models/model_file.h"
@@ -126,6 +127,32 @@ TEST(Sweep, MaxMemoryIsObeyed) {
         EXPECT_LE(p.peak_bytes(), limit);
         EXPECT_EQ(p.plan.cluster.device.memory, from.cluster.device.memory);  // the device is what it is
     }
+}
+
+TEST(Sweep, LongSequencesAreSpreadOverContextRanks) {
+    const auto contexts = [](const Plan& from, const SweepSpace& space) {
+        std::set<std::int64_t> found;
+        for (const Plan& plan : enumerate(from, space)) {
+            EXPECT_EQ(plan.world(), from.cluster.devices());
+            found.insert(plan.parallelism.context);
+        }
+        return found;
+    };
+    using Set = std::set<std::int64_t>;
+    Plan from = base("llama-3.1-8b", 32, 32, 8192, "megatron-lm");
+    EXPECT_EQ(contexts(from, {}), Set{1});
+    EXPECT_EQ(contexts(from, {.context = {1, 2, 3}}), (Set{1, 2}));  // three divide nothing here
+    from.training.sequence_length = 1 << 15;
+    EXPECT_EQ(contexts(from, {}), (Set{1, 2, 4, 8, 16}));
+    // Eight key-value heads over tensor and context ranks.
+    from.parallelism.context_method = ContextMethod::all_to_all;
+    EXPECT_EQ(contexts(from, {.tensor = {2}}), (Set{1, 2, 4}));
+    EXPECT_EQ(contexts(from, {.tensor = {2}, .context_method = {ContextMethod::ring}}), (Set{1, 2, 4, 8, 16}));
+    for (const Plan& plan : enumerate(from, {.tensor = {2, 4}})) EXPECT_EQ(check(plan).size(), 0U);
+
+    from = base("gpt2", 8, 8, 1024, "foretrain");
+    const std::vector<ContextMethod> both{ContextMethod::ring, ContextMethod::all_to_all};
+    expect_brute_force(from, {.space = {.context = {1, 2, 4}, .context_method = both}, .top = 5});
 }
 
 TEST(Sweep, SequenceParallelismIsTheFrameworksUnlessAskedFor) {

@@ -65,6 +65,8 @@ Plan draw(std::mt19937& random) {
     p.tensor = pick<std::int64_t>(random, {1, 1, 2, 4});
     p.pipeline = pick<std::int64_t>(random, {1, 2, 3, 4, 8});
     p.data = pick<std::int64_t>(random, {1, 2, 3, 4, 8});
+    p.context = p.tensor * p.pipeline * p.data <= 16 ? pick<std::int64_t>(random, {1, 1, 2, 3, 4}) : 1;
+    p.context_method = random() % 2 == 0 ? ContextMethod::ring : ContextMethod::all_to_all;
     p.sequence_parallel = p.tensor > 1 && random() % 2 == 0;
     p.zero_stage = static_cast<int>(random() % 4);
     p.micro_batch_size = pick<std::int64_t>(random, {1, 2, 3});
@@ -73,7 +75,7 @@ Plan draw(std::mt19937& random) {
     p.overlap.parameter_gather = random() % 4 != 0;
     p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
     draw_layout(random, plan.model.layers, p);
-    plan.cluster = any_machine(p.tensor * p.pipeline * p.data);
+    plan.cluster = any_machine(plan.world());
     plan.framework = random() % 3 == 0 ? "megatron-lm" : "foretrain";
     plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
     plan.training.sequence_length = pick<std::int64_t>(random, {12, 64, 1024});

@@ -109,6 +109,9 @@ void add_choices(std::vector<Plan>& plans, const ModelSpec& model, int zero) {
     p = two, p.overlap = {false, false}, p.pipeline = 1, p.tensor = 1, p.sequence_parallel = false, add(p);
     p = two, p.overlap = {false, true}, p.recompute = {Kind::full, 0}, add(p);
     p = two, p.tensor = 4, p.pipeline = 4, p.recompute = {Kind::full, 0}, add(p);
+    p = two, p.context = 2, add(p);
+    p = two, p.context = 2, p.context_method = ContextMethod::all_to_all, p.recompute = {Kind::selective, 0}, add(p);
+    p = two, p.tensor = 1, p.sequence_parallel = false, p.context = 4, p.recompute = {Kind::segment, 2}, add(p);
     p = two, p.virtual_pipeline = 2, add(p);
     p = two, p.virtual_pipeline = 2, p.recompute = {Kind::full, 0}, p.overlap = {false, false}, add(p);
     p = two, p.virtual_pipeline = 2, p.micro_batch_size = 3, add(p);  // one round

@@ -1,0 +1,49 @@
+#include "sim/flight.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+namespace {
+
+bool covers(const Flight::Moment& a, const Flight::Moment& b) {
+    return a.backward == b.backward && a.chunk == b.chunk &&
+           std::equal(a.in_flight.begin(), a.in_flight.end(), b.in_flight.begin(), std::greater_equal<>());
+}
+
+void add(Flight& flight, Flight::Moment moment) {
+    for (const Flight::Moment& known : flight.moments)
+        if (covers(known, moment)) return;
+    std::erase_if(flight.moments, [&](const Flight::Moment& known) { return covers(moment, known); });
+    flight.moments.push_back(std::move(moment));
+}
+
+}  // namespace
+
+Flight flight_of(const std::vector<Pass>& order, std::size_t chunks) {
+    Flight out;
+    out.most.assign(chunks, 0);
+    std::vector<std::int64_t> now(chunks, 0);
+    for (const Pass& pass : order) {
+        const auto c = static_cast<std::size_t>(pass.chunk);
+        add(out, {pass.backward, c, now});
+        now[c] += pass.backward ? -1 : 1;
+        out.most[c] = std::max(out.most[c], now[c]);
+    }
+    return out;
+}
+
+Flight flight_of(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches,
+                 std::int64_t chunks) {
+    // In 1F1B the passes in flight repeat with every round of `stages` microbatches once the warm-up,
+    // of less than three rounds, is over; the cool-down only has fewer.
+    const std::int64_t enough = 4 * stages + microbatches % stages;
+    const std::int64_t n = schedule == Schedule::one_f_one_b ? std::min(microbatches, enough) : microbatches;
+    if (chunks == 1) {  // all in flight are alike
+        const std::int64_t most = schedule == Schedule::gpipe ? n : std::min(n, stages - stage);
+        return {.moments = {{false, 0, {most - 1}}, {true, 0, {most}}}, .most = {most}};
+    }
+    return flight_of(schedule_order(schedule, stages, stage, n, chunks), static_cast<std::size_t>(chunks));
+}
+
+}  // namespace foretrain
