@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -35,20 +36,42 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row[b.size()];
 }
 
+// As people vary names: "Llama_3" for "llama-3".
+std::string folded(std::string_view word) {
+    std::string s;
+    for (const char c : word)
+        s += c == '_' || c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return s;
+}
+
+// "llama-3.1" and "llama31" are the same without what separates their parts.
+std::string squeezed(std::string_view word) {
+    std::string s;
+    for (const char c : word)
+        if (c != '-' && c != '.') s += c;
+    return s;
+}
+
 }  // namespace
 
 UserError::UserError(UserErrorText text) : std::runtime_error(render(text)), text_(std::move(text)) {}
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-    // A word cut short is one slip, however much is missing, if it is long enough to mean something.
-    constexpr std::size_t shortest_beginning = 4;
+    // What a word begins or is a part of was meant, however much is missing, if it is long enough to mean something.
+    constexpr std::size_t shortest_part = 4;
+    const std::string meant = folded(word), letters_meant = squeezed(meant);
     std::string best;
     // Slips, then letters. Further than this is not a slip of the finger.
     std::pair<std::size_t, std::size_t> nearest_yet{word.size() / 2 + 1, 0};
     for (const std::string& candidate : candidates) {
-        const std::size_t letters = edit_distance(word, candidate);
-        const bool cut_short = word.size() >= shortest_beginning && candidate.starts_with(word);
-        const std::pair distance{cut_short ? std::min<std::size_t>(letters, 1) : letters, letters};
+        const std::string name = folded(candidate);
+        const std::size_t letters = edit_distance(meant, name);
+        std::size_t slips = letters;
+        if (letters_meant.size() >= shortest_part) {
+            const std::size_t place = squeezed(name).find(letters_meant);
+            if (place != std::string::npos) slips = std::min<std::size_t>(letters, place == 0 ? 0 : 1);
+        }
+        const std::pair distance{slips, letters};
         if (distance < nearest_yet) {
             nearest_yet = distance;
             best = candidate;

@@ -43,8 +43,8 @@ public:
     using std::logic_error::logic_error;
 };
 
-// The candidate nearest to `word` by edit distance, one that it begins counting as near, or "" if none is
-// near enough to be meant.
+// The candidate nearest to `word` by edit distance, whatever the case and the separators; one that it begins, or
+// is a part of, counts as near. "" if none is near enough to be meant.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);

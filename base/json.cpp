@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json_mistake.h"
 
 namespace foretrain {
 
@@ -66,15 +69,6 @@ std::string nearest_key(std::string_view word, const std::vector<std::string>& c
     return best.empty() ? best : printable(best);
 }
 
-// Of the character before `offset`: the last one read.
-std::string line_and_column(std::string_view text, std::size_t offset) {
-    const std::string_view before = text.substr(0, std::min(offset == 0 ? 0 : offset - 1, text.size()));
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t newline = before.rfind('\n');
-    const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
-    return fmt::format("line {}, column {}", line, column + 1);
-}
-
 // What nlohmann says after its own "[json.exception...] parse error at line ...: ".
 std::string reason_of(const std::string& what) {
     for (std::string_view mark : {"syntax error ", "parse error", "number overflow"}) {
@@ -119,11 +113,15 @@ public:
     }
     bool parse_error(std::size_t position, const std::string& token,
                      const nlohmann::detail::exception& error) override {
-        throw UserError({.file = origin_,
-                         .field = line_and_column(text_, position),
-                         .found = fmt::format("{} at {}", reason_of(error.what()),
-                                              token.empty() ? "the end" : "'" + printable(token) + "'"),
-                         .expected = "JSON text"});
+        const bool complete = open_.empty() && begun_;
+        UserErrorText e{.file = origin_,
+                        .field = line_and_column(text_, position),
+                        .found = fmt::format("{} at {}", reason_of(error.what()),
+                                             token.empty() ? "the end" : "'" + printable(token) + "'"),
+                        .expected = "JSON text"};
+        if (std::optional<JsonMistake> mistake = mistake_in(text_, position, complete))
+            e.found = mistake->found, e.expected = mistake->expected, e.suggestion = mistake->suggestion;
+        throw UserError(std::move(e));
     }
 
 private:
@@ -138,6 +136,7 @@ private:
         return true;
     }
     Value* place(Value value) {
+        begun_ = true;
         if (open_.empty()) return &(root_ = std::move(value));
         Value& parent = *open_.back().value;
         if (parent.is_array()) {
@@ -191,7 +190,22 @@ private:
     std::string origin_;
     Value root_;
     std::vector<Open> open_;
+    bool begun_ = false;
 };
+
+// 5e8 and "512" are no integers, but say which one is meant.
+std::string integer_meant(const Value& value) {
+    constexpr double exact = 9007199254740992;  // 2^53: above, doubles skip integers
+    double x = std::numeric_limits<double>::quiet_NaN();
+    if (value.is_number()) {
+        x = value.get<double>();
+    } else if (value.is_string()) {
+        const auto& text = value.get_ref<const std::string&>();
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+        if (error != std::errc{} || end != text.data() + text.size()) return "";
+    }
+    return std::abs(x) <= exact && x == std::floor(x) ? fmt::format("{:.0f}", x) : "";
+}
 
 std::string read_whole(const std::string& path) {
     const auto refuse = [&](std::string found, std::string expected) {
@@ -295,7 +309,7 @@ std::int64_t Json::integer(std::int64_t least, std::int64_t most) const {
     const std::string expected = most == std::numeric_limits<std::int64_t>::max()
                                      ? fmt::format("an integer of at least {}", least)
                                      : fmt::format("an integer from {} to {}", least, most);
-    if (!node_->at->is_number_integer()) fail(found(), expected);
+    if (!node_->at->is_number_integer()) fail(found(), expected, integer_meant(*node_->at));
     const auto v = node_->at->get<std::int64_t>();
     if (v < least || v > most) fail(found(), expected, v < least ? std::to_string(least) : std::to_string(most));
     return v;

@@ -39,6 +39,16 @@ po::options_description describe(const Syntax& syntax) {
     return all;
 }
 
+// The option meant by a name that is not ours: another tool's, or nearly one of ours.
+std::string meant(const Syntax& syntax, const std::string& token) {
+    std::string name = token.substr(std::min(token.find_first_not_of('-'), token.size()));
+    std::replace(name.begin(), name.end(), '_', '-');
+    for (const OptionGroup& group : syntax.groups)
+        for (const Option& option : group.options)
+            if (std::find(option.also.begin(), option.also.end(), name) != option.also.end()) return "--" + option.name;
+    return nearest(token, names_of(syntax));
+}
+
 [[noreturn]] void unknown_option(const Syntax& syntax, std::string token) {
     token = token.substr(0, token.find('='));
     const std::string usage = syntax.usage.substr(0, syntax.usage.find_first_of("-[") - 1);  // "foretrain sweep"
@@ -46,7 +56,7 @@ po::options_description describe(const Syntax& syntax) {
                      .field = token,
                      .found = "an unknown option",
                      .expected = fmt::format("one that `{} --help` lists", usage),
-                     .suggestion = nearest(token, names_of(syntax))});
+                     .suggestion = meant(syntax, token)});
 }
 
 std::vector<po::option> parse_tokens(const Syntax& syntax, const Arguments& tokens) {

@@ -25,6 +25,7 @@ struct Option {
     std::string name;
     std::string value;  // what stands for its value in the help, "N"; empty: a switch
     std::string help;
+    std::vector<std::string> also = {};  // what other tools call it, with dashes: for the suggestion alone
 };
 
 struct OptionGroup {

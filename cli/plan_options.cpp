@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <ostream>
 #include <set>
 
@@ -63,6 +64,26 @@ constexpr Field fields[] = {
     {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
      "ZeRO-3's, with computing (on)"},
 };
+
+// Megatron-LM's, DeepSpeed's and torchtitan's names, and what people say.
+std::vector<std::string> also_called(const std::string& option) {
+    static const std::map<std::string, std::vector<std::string>> names{
+        {"tensor", {"tp", "tensor-model-parallel-size", "tensor-parallel-size", "tensor-parallel-degree"}},
+        {"pipeline", {"pp", "pipeline-model-parallel-size", "pipeline-parallel-size", "pipeline-parallel-degree"}},
+        {"data", {"dp", "data-parallel-size", "dp-replicate", "dp-shard"}},
+        {"context", {"cp", "context-parallel-size", "context-parallel-degree"}},
+        {"expert", {"ep", "expert-model-parallel-size", "expert-parallel-size"}},
+        {"virtual-pipeline", {"vpp", "num-virtual-stages-per-pipeline-rank"}},
+        {"global-batch-size", {"gbs", "train-batch-size", "batch-size"}},
+        {"micro-batch-size", {"mbs", "train-micro-batch-size-per-gpu", "per-device-train-batch-size"}},
+        {"sequence-length", {"seq", "seq-len", "seq-length", "max-seq-len", "context-length"}},
+        {"zero-stage", {"zero"}},
+        {"recompute", {"recompute-granularity", "activation-checkpointing", "checkpoint-activations"}},
+        {"gpus", {"world-size", "num-gpus", "ngpu"}},
+        {"nodes", {"nnodes", "num-nodes"}}};
+    const auto found = names.find(option);
+    return found == names.end() ? std::vector<std::string>{} : found->second;
+}
 
 Json value_of(const Field& field, const Options& options) {
     const std::string name = field.option;
@@ -199,8 +220,9 @@ std::vector<OptionGroup> groups(bool swept) {
         if (swept && f.swept) continue;
         const std::string section = f.section;
         OptionGroup& group = section.empty() ? inputs : section == "training" ? training : parallelism;
-        group.options.push_back({f.option, f.value, f.help});
+        group.options.push_back({f.option, f.value, f.help, also_called(f.option)});
     }
+    for (Option& option : inputs.options) option.also = also_called(option.name);
     return {inputs, training, parallelism};
 }
 

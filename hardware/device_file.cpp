@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/file_name.h"
@@ -67,6 +69,16 @@ std::string as_preset_name(std::string text) {
     return text;
 }
 
+// What is embedded never changes, so that each preset is parsed once, when it is first asked for.
+Json parsed(const Preset& preset) {
+    static std::mutex guard;
+    static std::map<std::string_view, Json> known;
+    const std::lock_guard lock(guard);
+    const auto there = known.find(preset.name);
+    if (there != known.end()) return there->second;
+    return known.emplace(preset.name, Json::parse(preset.text, fmt::format("preset {}", preset.name))).first->second;
+}
+
 bool is_called(const Preset& preset, const Json& json, const std::string& name) {
     if (preset.name == name) return true;
     const Json aliases = json.get("aliases");
@@ -81,7 +93,7 @@ Json hardware_preset(const std::string& name, const std::string& format, const J
     const std::string wanted = as_preset_name(name.substr(0, 100));
     for (const Preset& p : hardware_presets()) {
         if (p.text.find('"' + wanted + '"') == std::string_view::npos && p.name != wanted) continue;  // spares parsing
-        Json preset = Json::parse(p.text, fmt::format("preset {}", p.name));
+        Json preset = parsed(p);
         if (preset.at("format").string() == format && is_called(p, preset, wanted)) return preset;
     }
     const std::vector<std::string> names = hardware_preset_names(format);
@@ -94,7 +106,7 @@ Json hardware_preset(const std::string& name, const std::string& format, const J
 std::vector<std::string> hardware_preset_names(const std::string& format) {
     std::vector<std::string> names;
     for (const Preset& p : hardware_presets())
-        if (Json::parse(p.text, p.name).at("format").string() == format) names.emplace_back(p.name);
+        if (parsed(p).at("format").string() == format) names.emplace_back(p.name);
     return names;
 }
 

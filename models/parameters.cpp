@@ -111,10 +111,14 @@ std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef
     return {};
 }
 
+// Layers are alike, so that one stands for all.
 std::int64_t parameter_count(const ModelSpec& model) {
     std::int64_t total = 0;
-    for (const UnitRef& unit : units_of(model))
-        for (const ParameterSpec& p : unit_parameters(model, unit, model.vocab_size)) total += p.elements();
+    for (const UnitRef& unit : units_of(model)) {
+        if (unit.kind == UnitKind::layer && unit.layer > 0) continue;
+        const std::int64_t times = unit.kind == UnitKind::layer ? model.layers : 1;
+        for (const ParameterSpec& p : unit_parameters(model, unit, model.vocab_size)) total += times * p.elements();
+    }
     return total;
 }
 

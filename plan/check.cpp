@@ -27,6 +27,10 @@ std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors)
     return result;
 }
 
+std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
+
+std::int64_t devices_beside_context(const Plan& plan) { return plan.cluster.devices() / plan.parallelism.context; }
+
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
     std::vector<std::int64_t> out;
     for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)
@@ -41,6 +45,16 @@ std::int64_t nearest_of(std::int64_t x, const std::vector<std::int64_t>& candida
     return best;
 }
 
+std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candidates) {
+    std::int64_t below = 0, above = 0;
+    for (std::int64_t c : candidates) {
+        if (c <= x) below = c;
+        if (c > x && above == 0) above = c;
+    }
+    if (below == 0 || above == 0) return std::to_string(std::max(below, above));
+    return fmt::format("{} or {}", below, above);
+}
+
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
                       std::int64_t also) {
     const std::vector<std::int64_t> allowed = small_divisors(n);
@@ -49,7 +63,7 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
             .found = std::to_string(found),
             .rule = fmt::format("must divide {} = {}", of, n),
             .allowed = fmt::format("{}", fmt::join(allowed, ", ")),
-            .suggestion = std::to_string(nearest_of(found, small_divisors(std::gcd(n, also))))};
+            .suggestion = neighbours_of(found, small_divisors(std::gcd(n, also)))};
 }
 
 }  // namespace check_rules
@@ -59,16 +73,9 @@ namespace {
 using namespace check_rules;
 using Rejections = std::vector<Rejection>;
 
-// No size of a plan is larger; two of them multiply without overflow only where that is shown.
-constexpr std::int64_t largest = std::int64_t{1} << 40;
 constexpr std::int64_t most_chunks = std::numeric_limits<std::int16_t>::max();  // Instruction::chunk
 
 bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
-
-std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
-
-// The devices among which tensor, pipeline and data share, if context divides them.
-std::int64_t devices_beside_context(const Plan& plan) { return plan.cluster.devices() / plan.parallelism.context; }
 
 // What every number of tensor ranks divides; 1 at least.
 std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
@@ -120,10 +127,10 @@ void check_sizes(const Plan& plan, Rejections& out) {
 // What would overflow the 64-bit counts of bytes, operations and picoseconds further on. In floating
 // point, which only loses digits.
 void check_magnitude(const Plan& plan, Rejections& out) {
-    constexpr double most_values = 1e17;  // of one microbatch, at 8 bytes each
-    constexpr double most_seconds = 1e5;  // of a step at peak rate; clocks reach a hundred times as far
-    constexpr double most_microbatches = 1 << 20;
-    constexpr double most_passes = 1 << 20;  // each is a few kB to whoever orders them
+    constexpr double most_values = 1e17;     // of one microbatch, at 8 bytes each
+    constexpr double most_seconds = 1e5;     // of a step at peak rate; clocks reach a hundred times as far
+    constexpr double most_passes = 1 << 18;  // each is two kB to whoever orders them: half a GB
+    constexpr double most_microbatches = most_passes;
     const auto d = [](std::int64_t x) { return static_cast<double>(x); };
     const auto refuse = [&](const char* reason, const char* field, std::string found, std::string rule) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
@@ -188,12 +195,14 @@ void check_world(const Plan& plan, Rejections& out) {
                               .found = text_of(model_ranks),
                               .rule = fmt::format("must divide the cluster's {} devices", devices),
                               .suggestion = ranks_that_divide(plan)});
-    out.push_back({.reason = "world_equals_devices",
-                   .field = "parallelism.data",
-                   .found = fmt::format("tensor {}{} x pipeline {} x data {} = {}", p.tensor, context, p.pipeline,
-                                        p.data, text_of(world)),
-                   .rule = fmt::format("must equal the cluster's {} devices", devices),
-                   .suggestion = fmt::format("data {}", devices / *model_ranks)});
+    out.push_back(
+        {.reason = "world_equals_devices",
+         .field = "parallelism.data",
+         .found = fmt::format("tensor {}{} x pipeline {} x data {} = {}", p.tensor, context, p.pipeline, p.data,
+                              text_of(world)),
+         .rule = fmt::format("must equal the cluster's {} devices: each has one place on every axis, so they multiply",
+                             devices),
+         .suggestion = fmt::format("data {}", devices / *model_ranks)});
 }
 
 void check_tensor(const Plan& plan, Rejections& out) {
@@ -230,69 +239,27 @@ void check_sequence(const Plan& plan, Rejections& out) {
                                   "sequence_length (sequence_parallel)", s));
 }
 
-// Each context rank holds two chunks of a sequence, which the tensor ranks share under sequence parallelism.
-void check_context_sequence(const Plan& plan, Rejections& out) {
-    const Parallelism& p = plan.parallelism;
-    const std::int64_t s = plan.training.sequence_length;
-    const std::int64_t shared = p.sequence_parallel ? std::lcm<std::int64_t>(2, p.tensor) : 2;
-    const std::optional<std::int64_t> multiple = product({p.context, shared});
-    if (multiple && s % *multiple == 0) return;
-    const std::string form = p.sequence_parallel ? fmt::format("lcm(2, tensor {}) (sequence_parallel)", p.tensor) : "2";
-    Rejection r{.reason = "context_divides_sequence",
-                .field = "training.sequence_length",
-                .found = std::to_string(s),
-                .rule = fmt::format("must be a multiple of {} = context {} x {}", text_of(multiple), p.context, form)};
-    if (multiple && *multiple <= largest) {
-        const std::int64_t below = s / *multiple * *multiple, above = below + *multiple;
-        r.allowed = below > 0 ? fmt::format("{}, {}, ...", below, above) : fmt::format("{}, ...", above);
-        r.suggestion = std::to_string(below > 0 && s - below <= above - s ? below : above);
-    }
-    out.push_back(std::move(r));
-}
-
-// All-to-all gives each context rank whole heads; a ring has no kernel for a window.
-void check_context(const Plan& plan, Rejections& out) {
-    const Parallelism& p = plan.parallelism;
-    const ModelSpec& m = plan.model;
-    if (p.context == 1) return;
-    check_context_sequence(plan, out);
-    if (p.context_method == ContextMethod::ring) {
-        const SlidingWindow& window = m.sliding_window;
-        if (window.size > 0 && window.size < plan.training.sequence_length)
-            out.push_back({.reason = "ring_sees_whole_sequences",
-                           .field = "parallelism.context_method",
-                           .found = fmt::format("ring with a sliding window of {}", window.size),
-                           .rule = "a ring passes on every block of keys and has no window",
-                           .allowed = "all-to-all",
-                           .suggestion = "all-to-all"});
-        return;
-    }
-    const auto divides = [&](const char* reason, const char* of, std::int64_t heads) {
-        const std::optional<std::int64_t> ranks = product({p.tensor, p.context});
-        if (heads % p.tensor != 0 || (ranks && heads % *ranks == 0)) return;  // check_tensor tells of the first
-        Rejection r = must_divide(reason, "parallelism.context", p.context,
-                                  p.tensor > 1 ? fmt::format("{} / tensor (all-to-all)", of).c_str()
-                                               : fmt::format("{} (all-to-all)", of).c_str(),
-                                  heads / p.tensor, devices_beside_context(plan) * p.context);
-        out.push_back(std::move(r));
-    };
-    divides("context_divides_heads", "attention_heads", m.attention_heads);
-    if (m.kv_heads != m.attention_heads) divides("context_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
-}
-
+// global batch = micro-batch x data ranks x microbatches that each accumulates.
 void check_batch(const Plan& plan, Rejections& out) {
     const std::int64_t batch = plan.training.global_batch_size;
     const Parallelism& p = plan.parallelism;
     const std::optional<std::int64_t> round = product({p.micro_batch_size, p.data});
     if (round && batch % *round == 0) return;
-    out.push_back({.reason = "batch_divides",
-                   .field = "training.global_batch_size",
-                   .found = std::to_string(batch),
-                   .rule = fmt::format("must be a multiple of micro_batch_size {} x data {} = {}", p.micro_batch_size,
-                                       p.data, text_of(round)),
-                   .suggestion = round && *round <= largest
-                                     ? std::to_string(std::max<std::int64_t>(batch / *round, 1) * *round)
-                                     : ""});
+    Rejection r{.reason = "batch_divides",
+                .field = "training.global_batch_size",
+                .found = std::to_string(batch),
+                .rule = fmt::format("must be micro_batch_size {} x data {} x a whole number of microbatches",
+                                    p.micro_batch_size, p.data)};
+    if (round && *round <= largest) {
+        r.allowed = fmt::format("multiples of {}", *round);
+        const std::int64_t below = batch / *round * *round;
+        r.suggestion = below == 0 ? std::to_string(*round) : fmt::format("{} or {}", below, below + *round);
+    }
+    // Where the data ranks do divide the batch, another micro-batch is the smaller change.
+    if (batch % p.data == 0)
+        r.suggestion += fmt::format("{}micro_batch_size {}", r.suggestion.empty() ? "" : ", or ",
+                                    neighbours_of(p.micro_batch_size, small_divisors(batch / p.data)));
+    out.push_back(std::move(r));
 }
 
 void check_recompute(const Plan& plan, Rejections& out) {

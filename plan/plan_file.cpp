@@ -308,11 +308,13 @@ Recompute recompute_from_text(const std::string& text) {
     for (const CountedRecompute& c : counted_recompute)
         if (space != std::string::npos && (first == c.word || first == c.key))
             return {c.kind, whole_number(text, text.substr(space + 1))};
-    throw UserError(
-        {.field = "recompute",
-         .found = fmt::format("\"{}\"", text.substr(0, 80)),
-         .expected = "none, selective, full, \"block N\", \"segment N\" or \"every N\"",
-         .suggestion = nearest(first.substr(0, 80), {"none", "selective", "full", "block 1", "segment 1", "every 1"})});
+    std::string suggestion = nearest(first.substr(0, 80), {"none", "selective", "full", "block", "segment", "every"});
+    for (const CountedRecompute& c : counted_recompute)
+        if (suggestion == c.word) suggestion += " 1";
+    throw UserError({.field = "recompute",
+                     .found = fmt::format("\"{}\"", text.substr(0, 80)),
+                     .expected = "none, selective, full, \"block N\", \"segment N\" or \"every N\"",
+                     .suggestion = std::move(suggestion)});
 }
 
 Schedule schedule_from_text(const std::string& text) {

@@ -40,6 +40,7 @@ Json memory_json(const Prediction& p) {
     Json memory = Json::object();
     memory.set("capacity_bytes", p.capacity.value);
     memory.set("peak_bytes", p.peak_bytes().value);
+    memory.set("padded_vocab_size", p.memory.empty() ? Json() : Json(padded_vocabulary(p)));
     memory.set("stages", std::move(stages));
     if (p.memory.empty()) return memory;
     const MemoryVerdict verdict = verdict_of(p);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/framework.h"
+
 namespace foretrain {
 
 // Messages run between stages and a tied embedding is synchronised between stages: both are
@@ -66,6 +68,13 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;
     return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());
+}
+
+std::int64_t padded_vocabulary(const Prediction& prediction) {
+    const Plan& plan = prediction.plan;
+    const Framework* framework = find_framework(plan.framework);
+    return framework == nullptr ? plan.model.vocab_size
+                                : padded_vocabulary(plan.model, *framework, plan.parallelism.tensor);
 }
 
 }  // namespace foretrain

@@ -42,4 +42,8 @@ std::string axis_of_group(const std::string& group);  // "embedding" is of the p
 
 double tokens_per_second_per_device(const Prediction& prediction);
 
+// Rows of the embedding and the head as the framework pads them: what the memory is counted for. The
+// prediction must have one: a refused plan's padding may be the reason.
+std::int64_t padded_vocabulary(const Prediction& prediction);
+
 }  // namespace foretrain

@@ -115,7 +115,9 @@ std::string heading(const Prediction& p) {
     s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
     if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
-    return s + "\n";
+    s += "\n";
+    if (p.memory.empty() || padded_vocabulary(p) == plan.model.vocab_size) return s;
+    return s + fmt::format("  vocabulary {}, padded to {}\n", plan.model.vocab_size, padded_vocabulary(p));
 }
 
 }  // namespace
@@ -189,7 +191,7 @@ std::string prediction_table(const Prediction& p) {
                                          [](const Rejection& r) { return r.reason == "out_of_memory"; });
     if (!p.rejections.empty()) {
         s += only_memory ? "DOES NOT FIT\n" : "REFUSED\n";
-        for (const Rejection& r : p.rejections) s += wrapped(text(r), 2, 100);
+        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";  // one line: it is searched for, and copied
         if (!only_memory) return s;
         s += "\n";
         if (p.nearest) s += nearest_table(p) + "\n";

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "reports/explain_report.h"
 #include "reports/figures.h"
@@ -15,59 +14,48 @@ namespace foretrain {
 
 namespace {
 
-struct Column {
-    std::string heading;
-    std::function<std::string(const Prediction&)> cell;
-};
+// "1f1b", or "1f1b v4" with four chunks a stage: a column of its own would not fit beside all others.
+std::string schedule_of(const Parallelism& p) {
+    const std::string_view name = name_of(p.schedule);
+    return p.virtual_pipeline == 1 ? std::string(name) : fmt::format("{} v{}", name, p.virtual_pipeline);
+}
 
-// What tells the plans apart: context ranks where one has some, the schedule where there are several.
-std::vector<Column> columns_of(const std::vector<Prediction>& plans, bool small) {
-    const auto whole = [](auto value) {
-        return [value](const Prediction& p) { return fmt::format("{}", p.plan.parallelism.*value); };
-    };
-    const auto any = [&](auto differs) {
-        return std::any_of(plans.begin(), plans.end(),
-                           [&](const Prediction& p) { return differs(p.plan.parallelism); });
-    };
-    std::vector<Column> all{{"tp", whole(&Parallelism::tensor)}};
-    if (any([](const Parallelism& a) { return a.context > 1; }))
-        all.push_back({"cp", [](const Prediction& p) {
-                           const Parallelism& a = p.plan.parallelism;
-                           return a.context == 1 ? "1" : fmt::format("{} {}", a.context, name_of(a.context_method));
-                       }});
-    all.push_back({"pp", whole(&Parallelism::pipeline)});
-    all.push_back({"v", whole(&Parallelism::virtual_pipeline)});
-    all.push_back({"dp", whole(&Parallelism::data)});
-    all.push_back({"zero", whole(&Parallelism::zero_stage)});
-    all.push_back({"mbs", whole(&Parallelism::micro_batch_size)});
-    if (any([&](const Parallelism& a) { return a.schedule != plans.front().plan.parallelism.schedule; }))
-        all.push_back(
-            {"schedule", [](const Prediction& p) { return std::string(name_of(p.plan.parallelism.schedule)); }});
-    all.push_back({"recompute", [](const Prediction& p) { return describe(p.plan.parallelism.recompute); }});
-    all.push_back({"step ms", [](const Prediction& p) { return fmt::format("{:.2f}", seconds(p.step) * 1e3); }});
-    all.push_back({"tok/s/GPU", [](const Prediction& p) { return grouped(tokens_per_second_per_device(p)); }});
-    all.push_back({"MFU", [](const Prediction& p) { return percent(p.mfu()); }});
-    const double unit = static_cast<double>(small ? MiB : GiB);
-    all.push_back({small ? "peak MiB" : "peak GiB", [unit](const Prediction& p) {
-                       return fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / unit);
-                   }});
-    return all;
+// With the method where there is one, short: the line below the table says it in full.
+std::string context_cell(const Parallelism& p) {
+    if (p.context == 1) return "1";
+    return fmt::format("{} {}", p.context, p.context_method == ContextMethod::ring ? "ring" : "a2a");
 }
 
 std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
-    const std::vector<Prediction> shown(plans.begin(),
-                                        plans.begin() + static_cast<std::ptrdiff_t>(std::min(plans.size(), top)));
-    const bool small = std::all_of(shown.begin(), shown.end(), [](const Prediction& p) {
-        return p.peak_bytes().value < GiB;  // in GiB, all would round to nothing
-    });
-    const std::vector<Column> columns = columns_of(shown, small);
-    std::vector<std::string> heading{"#"};
-    for (const Column& column : columns) heading.push_back(column.heading);
+    Bytes most;
+    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
+    const bool small = most.value < GiB;  // in GiB, all would round to nothing
+    const bool context =
+        std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
+    std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
+                                     "zero",    "mbs",       "schedule", "recompute",
+                                     "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
+    if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
-    for (std::size_t i = 0; i < shown.size(); ++i) {
-        std::vector<std::string> row{fmt::format("{}", i + 1)};
-        for (const Column& column : columns) row.push_back(column.cell(shown[i]));
-        t.row(std::move(row));
+    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
+        const Prediction& p = plans[i];
+        const Parallelism& a = p.plan.parallelism;
+        std::vector<std::string> row{
+            fmt::format("{}", i + 1),
+            fmt::format("{}", a.tensor),
+            fmt::format("{}", a.pipeline),
+            fmt::format("{}", a.data),
+            fmt::format("{}", a.zero_stage),
+            fmt::format("{}", a.micro_batch_size),
+            schedule_of(a),
+            describe(a.recompute),
+            fmt::format("{:.2f}", seconds(p.step) * 1e3),
+            grouped(tokens_per_second_per_device(p)),
+            percent(p.mfu()),
+            small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
+                  : gib(p.peak_bytes())};
+        if (context) row.insert(row.begin() + 2, context_cell(a));
+        t.row(row);
     }
     return t.text(2);
 }

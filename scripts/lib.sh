@@ -21,6 +21,9 @@ build_packages=(
 # Nice to have: the build leaves out what needs them.
 # shellcheck disable=SC2034
 optional_packages=(libbenchmark-dev)
+# What the fuzzers need: clang and its runtime with libFuzzer.
+# shellcheck disable=SC2034
+fuzz_packages=(clang:clang++ libclang-rt-dev)
 
 say() { printf '%s\n' "$*" >&2; }
 die() {

@@ -8,7 +8,9 @@ usage() {
     cat <<'TEXT'
 usage: scripts/test.sh [--fast] [--sanitize WHICH] [--no-install] [-- CTEST OPTIONS]
 
-Installs what is missing (Debian, Ubuntu), configures, builds and runs the tests in parallel.
+Installs what is missing (Debian, Ubuntu), configures, builds and runs the tests in parallel. Then, if all
+tests were asked for, it feeds every reader hostile input for a minute in all (scripts/fuzz.sh; skipped,
+and said so, where clang has no libFuzzer).
 
   --fast            only the tests labelled `fast`
   --sanitize WHICH  build with sanitizers: `address,undefined` (in build-asan/) or `thread` (in build-tsan/)
@@ -30,15 +32,20 @@ TEXT
 
 preset=release
 install=yes
+everything=yes
 ctest_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-        --fast) ctest_options+=(-L '^fast$') ;;
+        --fast)
+            ctest_options+=(-L '^fast$')
+            everything=no
+            ;;
         --sanitize | --sanitize=*)
             if [[ $1 == --sanitize ]]; then
                 [[ $# -ge 2 ]] || die "--sanitize: expected address,undefined or thread"
                 shift
             fi
+            everything=no
             case ${1#--sanitize=} in
                 address,undefined) preset=asan ;;
                 thread) preset=tsan ;;
@@ -53,6 +60,7 @@ while [[ $# -gt 0 ]]; do
         --)
             shift
             ctest_options+=("$@")
+            everything=no
             break
             ;;
         *) die "unknown option '$1' (see --help)" ;;
@@ -69,9 +77,10 @@ fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ $install == yes ]]; then
     need_packages "${build_packages[@]}"
-    want_packages "${optional_packages[@]}"
+    want_packages "${optional_packages[@]}" "${fuzz_packages[@]}"
 fi
 
 cmake --preset "$preset"
 cmake --build --preset "$preset" --parallel "$(job_count)"
 ctest --preset "$preset" --output-on-failure --no-tests=error --parallel "$(job_count)" "${ctest_options[@]}"
+if [[ $everything == yes ]]; then scripts/fuzz.sh --seconds 6 --if-present --no-install; fi

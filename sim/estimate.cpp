@@ -25,14 +25,22 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     }
 }
 
+TimelineDurations Estimator::durations() const {
+    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
+    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    if (skeleton_.tied_across_stages())
+        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
+    return d;
+}
+
 Estimate Estimator::estimate_with(const TimelineDurations& durations) const {
     return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
 }
 
-Estimate Estimator::estimate() const { return estimate_with(timeline_durations(skeleton_, cost_)); }
+Estimate Estimator::estimate() const { return estimate_with(durations()); }
 
 Estimate Estimator::estimate_with_free_messages() const {
-    TimelineDurations d = timeline_durations(skeleton_, cost_);
+    TimelineDurations d = durations();
     std::fill(d.next.begin(), d.next.end(), Time{});
     std::fill(d.previous.begin(), d.previous.end(), Time{});
     d.reduce_tied = {};

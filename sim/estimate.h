@@ -38,6 +38,7 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    TimelineDurations durations() const;
     Estimate estimate_with(const TimelineDurations& durations) const;
 
     using Busy = std::array<Time, body_streams>;

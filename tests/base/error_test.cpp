@@ -24,6 +24,14 @@ TEST(Nearest, AWordCutShortIsNearToWhatItBegins) {
     EXPECT_EQ(nearest("a", {"abcdef"}), "");
 }
 
+TEST(Nearest, AFamilyIsNearerThanAnotherOfItsKind) {
+    const std::vector<std::string> names{"gpt2", "gpt3-175b", "gpt3-13b", "llama-13b", "llama-3-8b", "dgx-h100"};
+    EXPECT_EQ(nearest("gpt3", names), "gpt3-13b");
+    EXPECT_EQ(nearest("llama3", names), "llama-3-8b");
+    EXPECT_EQ(nearest("Llama_3_8B", names), "llama-3-8b");
+    EXPECT_EQ(nearest("h100", names), "dgx-h100");
+}
+
 TEST(Check, ThrowsAnInternalError) { EXPECT_THROW(FORETRAIN_CHECK(1 == 2, "no"), InternalError); }
 
 }  // namespace

@@ -107,6 +107,48 @@ TEST(Json, SaysWhereTheTextBreaks) {
         EXPECT_EQ(refusal_of(text).field.substr(0, 5), "line ") << text;
 }
 
+TEST(Json, SaysWhichSlipItIs) {
+    struct Slip {
+        const char* text;
+        const char* found;
+        const char* expected;
+    };
+    for (const Slip& s : {Slip{"", "nothing", "JSON text"},
+                          {" \n", "nothing", "JSON text"},
+                          {"\xff\xfe{", "UTF-16", "UTF-8"},
+                          {"{\"a\": 1", "the end of the text", "cut off"},
+                          {"{\"a\": NaN}", "NaN", "finite"},
+                          {"[1, -Infinity]", "-Infinity", "finite"},
+                          {"{\"batch\": CONFIG_BATCH_SIZE}", "CONFIG_BATCH_SIZE", "placeholder"},
+                          {"{\"batch\": <batch>}", "\"<\"", "placeholder"},
+                          {"{\"batch\": ${B}}", "\"$\"", "placeholder"},
+                          {"{\"a\": auto}", "the word auto", "double quotes"},
+                          {"{\"a\": nul}", "the word nul", "quotes"},
+                          {"{'a': 1}", "a single quote", "double quotes"},
+                          {"// x\n{}", "a comment", "none"},
+                          {"[1, # x\n2]", "a comment", "none"},
+                          {"[1,]", "\"]\" after a comma", "no comma"},
+                          {"{\"a\": 1,\n}", "\"}\" after a comma", "no comma"},
+                          {"{} {}", "more text", "one JSON value"},
+                          {"[\"a\nb\"]", "the end of the line", "closing"},
+                          {"[\"a\xff\"]", "the byte 0xff", "UTF-8"}}) {
+        const UserErrorText t = refusal_of(s.text);
+        EXPECT_NE(t.found.find(s.found), std::string::npos) << s.text << ": " << t.found;
+        EXPECT_NE(t.expected.find(s.expected), std::string::npos) << s.text << ": " << t.expected;
+    }
+    EXPECT_EQ(refusal_of("{\"a\": True}").suggestion, "true");
+    EXPECT_EQ(refusal_of("{\"a\": None}").suggestion, "null");
+}
+
+TEST(Json, SaysWhichIntegerIsMeant) {
+    const Json j = Json::parse(R"({"a": 5e8, "b": "512", "c": 1.5, "d": "many", "e": 1e300, "f": "5e8"})", "f.json");
+    const auto meant = [&](const char* key) { return refusal([&] { j.at(key).integer(1, 1 << 30); }).suggestion; };
+    EXPECT_EQ(meant("a"), "500000000");
+    EXPECT_EQ(meant("b"), "512");
+    EXPECT_EQ(meant("f"), "500000000");
+    for (const char* key : {"c", "d", "e"}) EXPECT_EQ(meant(key), "") << key;
+}
+
 TEST(Json, RefusesBrokenUtf8) {
     refusal_of("[\"\xff\xfe\"]");
     refusal_of("{\"\xc3\": 1}");

@@ -200,6 +200,23 @@ TEST(PlanOptions, AFilesMistypedKeyIsNamedBeforeWhatItLeavesOut) {
                          "with --global-batch-size"));
 }
 
+TEST(PlanOptions, OtherToolsNamesAreAnsweredWithOurs) {
+    for (const auto& [theirs, ours] : {std::pair{"--tensor-model-parallel-size", "--tensor"},
+                                       {"--tp", "--tensor"},
+                                       {"--pipeline_model_parallel_size=2", "--pipeline"},
+                                       {"--gbs", "--global-batch-size"},
+                                       {"--seq-length", "--sequence-length"},
+                                       {"--world-size", "--gpus"},
+                                       {"--train_micro_batch_size_per_gpu", "--micro-batch-size"}}) {
+        try {
+            plan_of(with_gpt2({theirs, "2"}));
+            ADD_FAILURE() << theirs;
+        } catch (const UserError& e) {
+            EXPECT_EQ(e.text().suggestion, ours) << theirs;
+        }
+    }
+}
+
 TEST(PlanOptions, EverySpellingOfRecomputeIsExplained) {
     const std::string help = call({"estimate", "--help"}).out;
     for (const char* spelling :

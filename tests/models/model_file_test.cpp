@@ -243,7 +243,8 @@ TEST(ModelFile, RefusesSizesThatCannotBe) {
     sized("1000000000000000000", "64", "4");
     sized("2", "1000000000000000000", "4");
     EXPECT_EQ(sized("2", "64", "5").field, "attention_heads");
-    EXPECT_EQ(sized("65536", "67108864", "4").field, "hidden_size");  // each fits, their product does not
+    EXPECT_EQ(sized("4097", "64", "4").field, "layers");
+    EXPECT_EQ(sized("4096", "67108864", "4").field, "hidden_size");  // each fits, their product does not
     refusal([] { model(R"({"layers": 2, "hidden_size": 64, "attention_heads": 4})"); });
     refusal([] { model("[]"); });
     refusal([] { model("null"); });

@@ -136,7 +136,7 @@ TEST(Check, NamesEveryBrokenRule) {
         {"too_many_microbatches",  // for each stage, they would do
          [](Plan& p) {
              p.training.sequence_length = 4;
-             p.training.global_batch_size = (std::int64_t{1} << 20) + 2;
+             p.training.global_batch_size = (std::int64_t{1} << 18) + 2;
          }},
     };
     for (const auto& [reason, change] : cases) {
@@ -236,7 +236,27 @@ TEST(Check, SaysItWithNumbers) {
     const std::vector<Rejection> world = check(changed([](Plan& p) { p.cluster.nodes = 4; }));
     EXPECT_EQ(world.at(0).suggestion, "data 4");
     const std::vector<Rejection> batch = check(changed([](Plan& p) { p.training.global_batch_size = 33; }));
-    EXPECT_EQ(batch.at(0).suggestion, "32");
+    EXPECT_EQ(batch.at(0).suggestion, "32 or 34");
+}
+
+TEST(Check, ABatchIsMicroBatchTimesDataTimesAccumulation) {
+    const auto batch = [](std::int64_t global, std::int64_t micro) {
+        const std::vector<Rejection> r = check(changed([&](Plan& p) {
+            p.training.global_batch_size = global;
+            p.parallelism.micro_batch_size = micro;
+        }));
+        return r.empty() ? std::string("valid") : text(r.front());
+    };
+    EXPECT_EQ(batch(48, 8), "valid") << "three microbatches on two data ranks";
+    EXPECT_EQ(batch(33, 1),
+              "training.global_batch_size = 33: must be micro_batch_size 1 x data 2 x a whole number of "
+              "microbatches (allowed: multiples of 2; try 32 or 34)");
+    EXPECT_EQ(batch(48, 7),
+              "training.global_batch_size = 48: must be micro_batch_size 7 x data 2 x a whole number of "
+              "microbatches (allowed: multiples of 14; try 42 or 56, or micro_batch_size 6 or 8)");
+    EXPECT_EQ(batch(1, 1),
+              "training.global_batch_size = 1: must be micro_batch_size 1 x data 2 x a whole number of "
+              "microbatches (allowed: multiples of 2; try 2)");
 }
 
 TEST(Check, SaysWhichRanksTheDevicesTake) {
@@ -272,7 +292,7 @@ TEST(Check, AsManyKeyValueHeadsAsHeadsAreOneCause) {
         x.model.ffn_hidden_size = 3 * 4096;
     });
     EXPECT_EQ(reasons(check(p)), Reasons{"tensor_divides_heads"});
-    EXPECT_EQ(check(p).at(0).suggestion, "2");
+    EXPECT_EQ(check(p).at(0).suggestion, "2 or 4");
 }
 
 TEST(Check, RefusesAnyFieldOfAnySizeWithoutOverflow) {

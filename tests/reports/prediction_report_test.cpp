@@ -99,6 +99,23 @@ TEST(PredictionReport, ARefusedPlanShowsOnlyWhy) {
     EXPECT_TRUE(contains(csv, "false,tensor_divides_heads,,,")) << "no figure, not a figure of 0: " << csv;
 }
 
+TEST(PredictionReport, SaysHowTheVocabularyIsPadded) {
+    Prediction p = examples::two_stages();
+    p.plan.framework = "megatron-lm";
+    p.plan.model.vocab_size = 50257;
+    p.plan.parallelism.tensor = 2;
+    EXPECT_TRUE(contains(prediction_table(p), "vocabulary 50257, padded to 50432")) << "a multiple of 128 x 2";
+    EXPECT_EQ(prediction_json(p).at("memory").at("padded_vocab_size").integer(1, 1 << 20), 50432);
+    p.plan.model.vocab_size = 151936;  // 1187 x 128: padded once to a multiple of 256, not times the tensor ranks
+    EXPECT_EQ(prediction_json(p).at("memory").at("padded_vocab_size").integer(1, 1 << 20), 152064);
+    p.plan.framework = "foretrain";
+    EXPECT_EQ(prediction_json(p).at("memory").at("padded_vocab_size").integer(1, 1 << 20), 151936)
+        << "divides by 2 as it is";
+    EXPECT_FALSE(contains(prediction_table(p), "padded"));
+    p.memory.clear();
+    EXPECT_TRUE(prediction_json(p).at("memory").at("padded_vocab_size").is_null()) << "unknown of a refused plan";
+}
+
 TEST(PredictionReport, EqualStagesShareALine) {
     Prediction p = examples::two_stages();
     p.memory = {p.memory[0], p.memory[0], p.memory[0], p.memory[1]};
