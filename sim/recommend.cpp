@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "models/parameters.h"
@@ -28,15 +29,16 @@ void improve(Alternative& best, const Plan& plan, const SweepOptions& options) {
 
 // The best plan of the space whose value on one axis is not the chosen one. `all`: the space's plans.
 template <class T, class U>
-AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& best, const SweepOptions& options,
+AxisReason reason(const char* axis, const PlanSpace& all, const Plan& best, const SweepOptions& options,
                   T Parallelism::*value, std::vector<U> SweepSpace::*values) {
     AxisReason r{.axis = axis, .value = std::to_string(best.parallelism.*value)};
     std::set<T> others;
-    for (const Plan& plan : all) others.insert(plan.parallelism.*value);
+    for (std::size_t i = 0; i < all.size(); ++i) others.insert(all.parallelism(i).*value);
     others.erase(best.parallelism.*value);
     if (others.empty()) return r;
     SweepOptions otherwise = options;
     (otherwise.space.*values).assign(others.begin(), others.end());
+    if (std::string_view(axis) == "micro_batch_size") otherwise.space.every_micro_batch = false;
     otherwise.top = 1;
     improve(r.alternative, best, otherwise);
     if (r.alternative.feasible()) r.other = std::to_string(r.alternative.parallelism.*value);
@@ -45,17 +47,19 @@ AxisReason reason(const char* axis, const std::vector<Plan>& all, const Plan& be
 
 // Which blocks of layers may be recomputed depends on how many a chunk has: one space for each number of
 // stages and chunks.
-AxisReason recompute_reason(const std::vector<Plan>& all, const Plan& best, const SweepOptions& options) {
+AxisReason recompute_reason(const PlanSpace& all, const Plan& best, const SweepOptions& options) {
     AxisReason r{.axis = "recompute", .value = describe(best.parallelism.recompute)};
     std::map<std::pair<std::int64_t, std::int64_t>, std::set<Recompute>> others;
-    for (const Plan& plan : all)
-        if (plan.parallelism.recompute != best.parallelism.recompute)
-            others[{plan.parallelism.pipeline, plan.parallelism.virtual_pipeline}].insert(plan.parallelism.recompute);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const Parallelism p = all.parallelism(i);
+        if (p.recompute != best.parallelism.recompute) others[{p.pipeline, p.virtual_pipeline}].insert(p.recompute);
+    }
     SweepOptions otherwise = options;
     otherwise.top = 1;
     for (const auto& [chunks, values] : others) {
         otherwise.space.pipeline = {chunks.first};
         otherwise.space.virtual_pipeline = {chunks.second};
+        otherwise.space.every_block = false;
         otherwise.space.recompute.assign(values.begin(), values.end());
         improve(r.alternative, best, otherwise);
     }
@@ -67,7 +71,7 @@ AxisReason recompute_reason(const std::vector<Plan>& all, const Plan& best, cons
 
 std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions& options) {
     const Plan& plan = best.plan;
-    const std::vector<Plan> all = enumerate(plan, options.space);
+    const PlanSpace all = enumerate(plan, options.space);
     return {
         reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
         reason("context", all, plan, options, &Parallelism::context, &SweepSpace::context),

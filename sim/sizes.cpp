@@ -74,6 +74,7 @@ std::optional<Alternative> any_that_fits(const Plan& base, SweepOptions options,
     SweepOptions small = options;
     const auto& sizes = options.space.micro_batch_size;
     small.space.micro_batch_size = {sizes.empty() ? 1 : *std::min_element(sizes.begin(), sizes.end())};
+    small.space.every_micro_batch = small.space.every_block = false;
     if (options.space.recompute.empty()) small.space.recompute = {{Recompute::Kind::full, 0}};
     for (const SweepOptions& space : {small, options}) {
         const SweepResult found = sweep(base, space);

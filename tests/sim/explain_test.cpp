@@ -278,6 +278,33 @@ TEST(Recommend, EachReasonIsTheBestPlanThatChoosesOtherwise) {
     EXPECT_LE(r.explanation.smallest.devices, r.explanation.smallest_with_batch.devices);
 }
 
+// Every block and every micro-batch are among the alternatives, and the chosen one is not.
+TEST(Recommend, WideAxesLeaveOutOnlyWhatIsChosen) {
+    SweepOptions wide;
+    wide.top = 1;
+    wide.space.every_block = wide.space.every_micro_batch = true;
+    wide.space.tensor = {2};
+    wide.space.pipeline = {2};
+    const Plan from = base("llama-3.1-8b", 8, 48, 8192);
+    const Prediction best = sweep(from, wide).best.front();
+    const std::vector<AxisReason> reasons = axis_reasons(best, wide);
+    const auto other = [&](const char* axis) {
+        const auto r =
+            std::find_if(reasons.begin(), reasons.end(), [&](const AxisReason& reason) { return reason.axis == axis; });
+        return r->alternative;
+    };
+    Time micro_batch{INT64_MAX}, recompute{INT64_MAX};
+    for (const Plan& plan : enumerate(from, wide.space)) {
+        const Prediction p = estimate(plan);
+        if (!p.feasible()) continue;
+        const Parallelism& chosen = best.plan.parallelism;
+        if (plan.parallelism.micro_batch_size != chosen.micro_batch_size) micro_batch = std::min(micro_batch, p.step);
+        if (plan.parallelism.recompute != chosen.recompute) recompute = std::min(recompute, p.step);
+    }
+    EXPECT_EQ(other("micro_batch_size").step, micro_batch);
+    EXPECT_EQ(other("recompute").step, recompute);
+}
+
 TEST(Recommend, RuleOfThumbGoesByTheModelsSize) {
     SweepOptions few;
     few.space.micro_batch_size = {1};
