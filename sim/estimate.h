@@ -40,6 +40,7 @@ public:
 private:
     TimelineDurations durations() const;
     Estimate estimate_with(const TimelineDurations& durations) const;
+    bool is_last_backward(std::size_t stage, const Instruction& pass) const;
 
     using Busy = std::array<Time, body_streams>;
     struct ChunkBusy {
