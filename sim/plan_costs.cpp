@@ -1,6 +1,7 @@
 #include "sim/plan_costs.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "plan/layers_by_chunk.h"
@@ -145,15 +146,26 @@ const Flight& PlanCosts::flight_of_stage(std::int64_t stage) {
 }
 
 Bytes PlanCosts::least_bytes() {
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t tokens = plan_.tokens_per_microbatch() / p.context;
+    const std::int64_t rows = p.sequence_parallel ? tokens / p.tensor : tokens;
+    const Bytes input{rows * plan_.model.hidden_size * size_of(plan_.training.precision)};
+    // Recomputed or not, every layer's input is kept, but for the first of a chunk and those inside a segment.
+    const std::int64_t apart = p.recompute.kind == Recompute::Kind::segment ? p.recompute.layers : 1;
     Bytes most;
     for (const std::int64_t stage : distinct_stages()) {
         Bytes held;
+        std::int64_t fewest = runs().layers.front();
         for (std::int64_t c = 0; c < chunks(); ++c) {
             const StageShape shape = shape_of(stage, c);
+            fewest = std::min(fewest, shape.layers);
             for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
                 held += state_of(shape).of(r, shape.layers);
         }
-        most = std::max(most, held);
+        std::int64_t passes = 0;
+        for (const Flight::Moment& moment : flight_of_stage(stage).moments)
+            passes = std::max(passes, std::accumulate(moment.in_flight.begin(), moment.in_flight.end(), std::int64_t{0}));
+        most = std::max(most, held + input * (passes * ((fewest - 1) / apart)));
     }
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }

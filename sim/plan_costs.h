@@ -29,7 +29,7 @@ public:
 
     void set(const Parallelism& parallelism);
 
-    // Of the weights, their gradients and the optimizer's state alone: <= peak_bytes(), and cheaper.
+    // Of the state of the parameters and the inputs of layers alone: <= peak_bytes(), and cheaper.
     Bytes least_bytes();
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
     Time bound();        // <= step(): the busy times of the compute streams alone
