@@ -164,7 +164,8 @@ Bytes PlanCosts::least_bytes() {
         }
         std::int64_t passes = 0;
         for (const Flight::Moment& moment : flight_of_stage(stage).moments)
-            passes = std::max(passes, std::accumulate(moment.in_flight.begin(), moment.in_flight.end(), std::int64_t{0}));
+            passes =
+                std::max(passes, std::accumulate(moment.in_flight.begin(), moment.in_flight.end(), std::int64_t{0}));
         most = std::max(most, held + input * (passes * ((fewest - 1) / apart)));
     }
     return most + plan_.cluster.device.reserved + framework_.reserved;

@@ -108,7 +108,7 @@ private:
     const Runs* runs_ = nullptr;
     Mesh* mesh_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
-    std::deque<Chunk> chunks_;  // of the plan at hand, by shape
+    std::deque<Chunk> chunks_;         // of the plan at hand, by shape
     std::vector<const Chunk*> stage_;  // of the stage at hand
     std::vector<std::int64_t> clocks_;
     StageBodies bodies_;
