@@ -35,6 +35,7 @@ Syntax sweep_syntax() {
                       {"virtual-pipeline", "N,...", "chunks a stage"},
                       {"data", "N,...", "data-parallel ranks"},
                       {"zero-stage", "N,...", "0 to 3"},
+                      {"zero-shard-size", "N,...", "replicas that share out what ZeRO shards; 0: all (0)"},
                       {"micro-batch-size", "N,...", "samples a microbatch"},
                       {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
                       {"recompute", "HOW,...", recompute_help},
@@ -62,6 +63,7 @@ SweepSpace space_from(const Options& options) {
     if (options.has("zero-stage"))
         for (std::int64_t stage : options.integers("zero-stage", 0, 3))
             space.zero_stage.push_back(static_cast<int>(stage));
+    if (options.has("zero-shard-size")) space.zero_shard_size = options.integers("zero-shard-size", 0, largest);
     if (options.has("context-method"))
         for (const std::string& how : options.list("context-method"))
             space.context_method.push_back(for_option("context-method", [&] { return context_method_from_text(how); }));

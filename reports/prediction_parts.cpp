@@ -12,7 +12,8 @@ namespace {
 // what the pipeline costs. What replicas exchange is what data parallelism costs.
 std::string axis_of(const std::string& wire_key) {
     const std::string axis = wire_key.substr(0, wire_key.find('.'));
-    if (axis == name_of(Axis::replica)) return "data";
+    for (const Axis among_replicas : {Axis::replica, Axis::shard, Axis::replicate})
+        if (axis == name_of(among_replicas)) return "data";
     for (const char* known : {"tensor", "data", "context", "expert"})
         if (axis == known) return axis;
     return "pipeline";

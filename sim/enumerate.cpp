@@ -64,6 +64,14 @@ std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space
     return out;
 }
 
+std::vector<std::int64_t> shard_sizes(const SweepSpace& space, int zero, std::int64_t replicas) {
+    if (zero == 0 || space.zero_shard_size.empty()) return {0};
+    std::vector<std::int64_t> out;
+    for (std::int64_t n : space.zero_shard_size)
+        if (n == 0 || (n > 1 && replicas % n == 0)) out.push_back(n);
+    return out;
+}
+
 std::vector<std::int64_t> contexts(const SweepSpace& space, std::int64_t sequence, std::int64_t devices) {
     constexpr std::int64_t long_sequence = 16 * 1024, most = 16;
     std::vector<std::int64_t> out;
@@ -110,20 +118,22 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
     const std::vector<Schedule> schedules = space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
     const std::int64_t layers = most_layers_of_chunk(base);
     for (int zero : zero_stages(framework, space, p.data))
-        for (std::int64_t micro_batch : micro_batches(space, samples))
-            for (Schedule schedule : schedules) {
-                if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
-                if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
-                    continue;
-                for (const Recompute& recompute : recomputes(framework, space, layers)) {
-                    out.push_back(base);
-                    Parallelism& q = out.back().parallelism;
-                    q.zero_stage = zero;
-                    q.micro_batch_size = micro_batch;
-                    q.schedule = schedule;
-                    q.recompute = recompute;
+        for (std::int64_t shard : shard_sizes(space, zero, p.context * p.data))
+            for (std::int64_t micro_batch : micro_batches(space, samples))
+                for (Schedule schedule : schedules) {
+                    if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
+                    if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
+                        continue;
+                    for (const Recompute& recompute : recomputes(framework, space, layers)) {
+                        out.push_back(base);
+                        Parallelism& q = out.back().parallelism;
+                        q.zero_stage = zero;
+                        q.zero_shard_size = shard;
+                        q.micro_batch_size = micro_batch;
+                        q.schedule = schedule;
+                        q.recompute = recompute;
+                    }
                 }
-            }
 }
 
 // Appends the plans that share tensor, pipeline and virtual_pipeline.
@@ -161,6 +171,7 @@ constexpr NamedAxis named_axes[] = {
     {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
     {"virtual_pipeline", &SweepSpace::virtual_pipeline, &Parallelism::virtual_pipeline},
     {"data", &SweepSpace::data, &Parallelism::data},
+    {"zero_shard_size", &SweepSpace::zero_shard_size, &Parallelism::zero_shard_size},
     {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
 };
 

@@ -80,7 +80,7 @@ const PlanCosts::Runs& PlanCosts::runs() {
 PlanCosts::Mesh& PlanCosts::mesh() {
     const RankGrid grid = plan_.grid();
     if (mesh_ == nullptr)
-        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline}},
+        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard}},
                       [&] { return std::make_unique<Mesh>(plan_.cluster, grid); });
     return *mesh_;
 }
@@ -114,7 +114,7 @@ const PlanCosts::Base& PlanCosts::base_of(const StageShape& shape, const BriefLa
 const ChunkState& PlanCosts::state_of(const StageShape& shape) {
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (shape.first ? 1 : 0) | (shape.last ? 2 : 0);
-    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags}},
+    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags, p.zero_shard_size}},
                 [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
@@ -233,7 +233,7 @@ Time PlanCosts::bound() {
 
 const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
-    const Key key{{chunk.base->number, p.data, zero(), chunk.times[0], chunk.times[1]}};
+    const Key key{{chunk.base->number, p.data, zero(), p.zero_shard_size, chunk.times[0], chunk.times[1]}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
         bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, *chunk.base, chunk.times, mesh().cost, 0);

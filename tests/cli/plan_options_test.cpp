@@ -114,6 +114,14 @@ TEST(PlanOptions, EveryStageLayoutIsAnOption) {
               "tp 1 pp 2 dp 4 zero 0 mbs 1 1f1b recompute none embedding and head as layers");
 }
 
+TEST(PlanOptions, ZeroMayShardOverAPartOfTheReplicas) {
+    const auto described = [](const Arguments& options) { return describe(plan_of(with_gpt2(options)).parallelism); };
+    EXPECT_EQ(described({"--zero-stage", "2", "--zero-shard-size", "4"}),
+              "tp 1 pp 1 dp 8 zero 2/4 mbs 1 1f1b recompute none");
+    EXPECT_EQ(described({"--zero-stage", "2", "--zero-shard-size", "0"}),
+              "tp 1 pp 1 dp 8 zero 2 mbs 1 1f1b recompute none");
+}
+
 TEST(PlanOptions, OverrideTheFile) {
     const PlanFile file(file_text);
     const Plan from_file = plan_of({"--plan", file.path()});

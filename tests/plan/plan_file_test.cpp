@@ -138,9 +138,22 @@ TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
     EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
 }
 
+TEST(PlanFile, ZeroMayShardOverAPartOfTheReplicas) {
+    const Plan p = plan(file("", R"("zero_stage": 3, "zero_shard_size": 4)"));
+    EXPECT_EQ(p.parallelism.zero_shard_size, 4);
+    EXPECT_EQ(p.grid().size(Axis::shard), 4);
+    EXPECT_EQ(describe(p.parallelism), "tp 1 pp 1 dp 8 zero 3/4 mbs 1 1f1b recompute none");
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    const Plan all = plan(file("", R"("zero_stage": 3)"));
+    expect_equal(all, plan(file("", R"("zero_stage": 3, "zero_shard_size": 0)")));
+    expect_equal(all, plan(file("", R"("zero_stage": 3, "zero_shard_size": null)")));
+    EXPECT_TRUE(plan_to_json(all).at("parallelism").at("zero_shard_size").is_null());
+    for (const char* wrong : {"-1", "2.5", "\"4\"", "true", "[4]"})
+        EXPECT_EQ(refused_field(file("", std::string("\"zero_shard_size\": ") + wrong)), "parallelism.zero_shard_size");
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
-    EXPECT_EQ(refused_field(file("", R"("zero_shard_size": 8)")), "parallelism.zero_shard_size");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
     EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
     EXPECT_EQ(refused_field(file("", R"("overlap": {"pipeline": true})")), "parallelism.overlap.pipeline");

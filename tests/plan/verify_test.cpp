@@ -204,6 +204,11 @@ TEST(VerifyMutation, DroppingAnyNeededWaitIsCaught) {
         const Parallelism p{.pipeline = 2, .virtual_pipeline = 2, .data = 2, .zero_stage = zero};
         drop_each_wait(lower(make_skeleton(plan_of(p, 4))), all);
     }
+    for (int zero : {1, 2, 3}) {
+        Parallelism p{.pipeline = 2, .data = 4, .zero_stage = zero, .zero_shard_size = 2};
+        p.overlap = {zero != 2, zero != 2};
+        drop_each_wait(lower(make_skeleton(plan_of(p))), all);
+    }
     for (const std::string& m : all.missed) ADD_FAILURE() << m;
     RecordProperty("total", all.total);
     RecordProperty("caught", all.caught);
