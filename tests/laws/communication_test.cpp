@@ -89,7 +89,7 @@ TEST(Communication, ASubgroupsBytesAreThoseOfItsShards) {
     ModelSpec m = small_llama();
     m.hidden_size = m.ffn_hidden_size = 48;  // every tensor is a multiple of six elements: nothing is padded
     m.head_dim = 6;
-    const auto sent = [](int zero, std::int64_t shard, const char* key) {
+    const auto sent = [&m](int zero, std::int64_t shard, const char* key) {
         Parallelism p;
         p.data = 6;
         p.zero_stage = zero;
