@@ -102,7 +102,8 @@ TEST(Metamorphic, SmallerShardsTradeMemoryForTheNetwork) {
         p.data = 64;
         p.zero_stage = 3;
         p.zero_shard_size = shard;
-        Plan plan = small_plan(small_llama(), p, 64);
+        Plan plan = small_plan(small_llama(), p, 8 * 64);
+        plan.cluster.network.nics_per_node = 1;
         plan.model.hidden_size = 2048;
         plan.model.head_dim = 256;
         plan.model.ffn_hidden_size = 4096;

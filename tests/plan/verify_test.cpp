@@ -219,6 +219,22 @@ TEST(VerifyMutation, DroppingAnyNeededWaitIsCaught) {
         << all.total << " waits: " << all.implied << " implied, " << all.unneeded << " unneeded";
 }
 
+TEST(VerifyMutation, ShardGroupsMakeUpTheReplicas) {
+    const Program program = lower(make_skeleton(plan_of({.data = 4, .zero_stage = 2, .zero_shard_size = 2})));
+    EXPECT_EQ(verify(program), std::nullopt);
+    for (const std::int64_t shard : {-2, 3, 8}) {
+        Program wrong = program;
+        wrong.grid.shard = shard;
+        EXPECT_EQ(rule_of(wrong), "index") << shard;
+    }
+    Program whole = program;  // its scattered sums are halves, not quarters
+    whole.grid.shard = 0;
+    EXPECT_EQ(rule_of(whole), "size");
+    Program huge = program;
+    huge.grid.context = huge.grid.data = std::int64_t{1} << 33;
+    EXPECT_EQ(rule_of(huge), "index");
+}
+
 TEST(VerifyMutation, SwappedSendsDoNotMatch) {
     Program program = two_stages();
     StageProgram& stage = program.stages[0];
