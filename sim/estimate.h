@@ -36,6 +36,8 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    bool is_last_backward(std::size_t stage, const Instruction& pass) const;
+
     using Busy = std::array<Time, body_streams>;
     struct ChunkBusy {
         Busy forward, backward, backward_last, optimizer;

@@ -61,7 +61,7 @@ public:
             walks_[s].done.resize(walks_[s].code.size());
         }
         out_.stages_ = walks_.size();
-        out_.microbatches_ = skeleton.microbatches;
+        out_.microbatches_ = skeleton.listed;
     }
 
     void run() {

@@ -67,6 +67,7 @@ struct Skeleton {
     Plan plan;
     StageContext context;
     std::int64_t microbatches = 0;
+    std::int64_t listed = 0;  // of them, by the orders of the stages: a brief skeleton lists just enough
     std::vector<StageSkeleton> stages;
 
     // A weight that first and last stage share, each with a copy whose gradients are summed.
@@ -78,7 +79,11 @@ struct Skeleton {
 std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk);
 Bytes tied_gradient_bytes(const Skeleton& skeleton);
 
+// Brief: of brief stages, and with no more microbatches listed than show all that the schedule does.
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
+
+// Lists the passes of so many microbatches, and lays out memory for them.
+void list_passes(Skeleton& skeleton, std::int64_t microbatches);
 
 // Which slot of its pool each pass uses, by chunk and microbatch: the lowest that is free.
 std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& stage, std::int64_t microbatches);

@@ -26,7 +26,7 @@ public:
           next_stage_(static_cast<std::int32_t>((stage + 1) % skeleton.stages.size())),
           previous_stage_(static_cast<std::int32_t>((stage + skeleton.stages.size() - 1) % skeleton.stages.size())),
           out_(out),
-          trails_(s_.chunks.size(), ChunkTrail(skeleton.microbatches)) {}
+          trails_(s_.chunks.size(), ChunkTrail(skeleton.listed)) {}
 
     void run() {
         out_.clear();
@@ -124,7 +124,7 @@ private:
 
     void backward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
-        const bool final_pass = ++trail().backwards == skeleton_.microbatches;
+        const bool final_pass = ++trail().backwards == skeleton_.listed;
         Instruction b = pass(InstructionKind::backward_chunk,
                              final_pass ? chunk().stage->backward_last : chunk().stage->backward, k);
         if (!last) {
