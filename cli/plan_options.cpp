@@ -65,6 +65,7 @@ constexpr Field fields[] = {
     {"overlap", "gradient_reduce", "overlap-gradient-reduce", Kind::on_off, "on|off", "with the backward pass (on)"},
     {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
      "ZeRO-3's, with computing (on)"},
+    {"overlap", "pipeline", "overlap-pipeline", Kind::on_off, "on|off", "messages between stages, with computing (on)"},
 };
 
 // Megatron-LM's, DeepSpeed's and torchtitan's names, and what people say.

@@ -35,6 +35,7 @@ struct Recompute {
 struct Overlap {
     bool gradient_reduce = true;   // reduce a layer's gradients while earlier layers run backward
     bool parameter_gather = true;  // gather the next layer's parameters (ZeRO-3) while this one computes
+    bool pipeline = true;          // compute while messages between stages are under way
     bool operator==(const Overlap&) const = default;
 };
 

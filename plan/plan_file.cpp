@@ -139,10 +139,10 @@ Json recompute_to_json(const Recompute& r) {
 
 Overlap overlap_from(const Json& value) {
     refuse_unless_neutral(value, "tensor", Json(false));
-    refuse_unless_neutral(value, "pipeline", Json(false));
     Overlap o;
     if (value.has("gradient_reduce")) o.gradient_reduce = value.at("gradient_reduce").boolean();
     if (value.has("parameter_gather")) o.parameter_gather = value.at("parameter_gather").boolean();
+    if (value.has("pipeline")) o.pipeline = value.at("pipeline").boolean();
     return o;
 }
 
@@ -278,7 +278,9 @@ Json plan_to_json(const Plan& plan) {
 
 Json parallelism_to_json(const Parallelism& p) {
     Json overlap = Json::object();
-    overlap.set("gradient_reduce", p.overlap.gradient_reduce).set("parameter_gather", p.overlap.parameter_gather);
+    overlap.set("gradient_reduce", p.overlap.gradient_reduce)
+        .set("parameter_gather", p.overlap.parameter_gather)
+        .set("pipeline", p.overlap.pipeline);
     Json out = Json::object();
     out.set("tensor", p.tensor)
         .set("context", p.context)

@@ -250,8 +250,9 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
 const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     const Parallelism& p = plan_.parallelism;
     const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
-        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity,
-                       p.data > 1 ? 1 : 0, p.context > 1 ? 1 : 0}};
+        const std::int64_t flags = (p.data > 1 ? 1 : 0) | (p.context > 1 ? 2 : 0) |
+                                   (p.overlap.gradient_reduce ? 4 : 0) | (p.overlap.pipeline ? 8 : 0);
+        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity, flags}};
         return part(known_timelines_, key, [&] {
             Skeleton skeleton = make_skeleton(plan_, Depth::brief);
             if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);

@@ -80,6 +80,8 @@ TEST(PlanOptions, EveryFieldIsAnOption) {
                                       "--overlap-gradient-reduce",
                                       "off",
                                       "--overlap-parameter-gather",
+                                      "off",
+                                      "--overlap-pipeline",
                                       "off"}));
     EXPECT_EQ(p.model.name, "gpt2");
     EXPECT_EQ(p.cluster.devices(), 16);
@@ -101,7 +103,7 @@ TEST(PlanOptions, EveryFieldIsAnOption) {
                                           .schedule = Schedule::gpipe,
                                           .recompute = {Recompute::Kind::segment, 3},
                                           .stage_layers = {7, 5},
-                                          .overlap = {false, false}}));
+                                          .overlap = {false, false, false}}));
 }
 
 TEST(PlanOptions, EveryStageLayoutIsAnOption) {

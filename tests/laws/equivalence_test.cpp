@@ -144,6 +144,7 @@ std::vector<Parallelism> spreads() {
     add(spread(1, 2, 1));
     add(spread(1, 2, 1), {}, false, 1, Schedule::gpipe);
     add(spread(1, 4, 1), {Kind::full, 0});
+    out.back().overlap.pipeline = false;
     add(spread(1, 2, 1), {Kind::segment, 2}, false, 2, Schedule::one_f_one_b, {3, 1});
     add(spread(1, 3, 1), {Kind::block, 1}, false, 1, Schedule::gpipe, {1, 2, 1});
     for (int zero = 0; zero <= 3; ++zero) add(spread(1, 1, 2, zero));
@@ -155,6 +156,7 @@ std::vector<Parallelism> spreads() {
     add(spread(4, 1, 1), {Kind::selective, 0});
     add(spread(2, 2, 1), {}, true);
     add(spread(2, 2, 1), {Kind::every, 2}, false, 1, Schedule::gpipe);
+    out.back().overlap.pipeline = false;
     for (int zero = 0; zero <= 3; ++zero) add(spread(2, 1, 2, zero), {Kind::selective, 0}, zero % 2 == 1);
     for (int zero = 0; zero <= 3; ++zero) add(spread(2, 2, 2, zero), {Kind::full, 0}, zero >= 2);
     add(spread(1, 4, 2, 3), {}, false, 1, Schedule::gpipe);

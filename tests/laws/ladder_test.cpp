@@ -86,7 +86,7 @@ TEST(Ladder, HoldsForLongSchedules) {
                 p.virtual_pipeline = chunks;
                 p.data = 2;
                 p.zero_stage = zero;
-                p.overlap = {overlap, overlap};
+                p.overlap = {overlap, overlap, overlap || chunks > 1};
                 Plan plan = small_plan(small_gpt(), p, 2 * microbatches);
                 plan.model.layers = 12;
                 const Skeleton skeleton = make_skeleton(plan);

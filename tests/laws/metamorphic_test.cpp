@@ -94,6 +94,29 @@ TEST(Metamorphic, ModelStatesAreEighteenOrSixPlusTwelveOverD) {
     }
 }
 
+// Messages that hold up computing cost what they take, and change neither bytes nor memory. Without a pipeline
+// there are none.
+TEST(Metamorphic, MessagesThatHoldUpComputingAreNeverFaster) {
+    std::mt19937 random(8);
+    int slower = 0;
+    for (int n = 0; n < 150; ++n) {
+        Plan plan = random_plan(random);
+        if (plan.parallelism.virtual_pipeline > 1) continue;
+        plan.parallelism.overlap.pipeline = true;
+        const Prediction beside = estimate(plan);
+        plan.parallelism.overlap.pipeline = false;
+        const Prediction held = estimate(plan);
+        ASSERT_GE(held.step, beside.step) << describe(plan.parallelism);
+        ASSERT_EQ(held.peak_bytes(), beside.peak_bytes());
+        ASSERT_EQ(held.wire, beside.wire);
+        if (plan.parallelism.pipeline == 1) {
+            ASSERT_EQ(held.step, beside.step) << describe(plan.parallelism);
+        }
+        slower += held.step > beside.step ? 1 : 0;
+    }
+    EXPECT_GT(slower, 20);
+}
+
 // Where the network is slow, shards that stay inside a node are gathered faster, and cost memory instead; a
 // shard size of all the replicas is as good as none.
 TEST(Metamorphic, SmallerShardsTradeMemoryForTheNetwork) {

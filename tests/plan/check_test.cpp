@@ -235,6 +235,20 @@ TEST(Check, ShardsAreEqualPartsOfTheReplicas) {
     EXPECT_EQ(reasons(two), Reasons{"framework_zero_stage"});
 }
 
+TEST(Check, InterleavedMessagesDoNotHoldUpComputing) {
+    const auto with = [](std::int64_t chunks) {
+        return check(changed([&](Plan& p) {
+            p.parallelism.virtual_pipeline = chunks;
+            p.parallelism.overlap.pipeline = false;
+        }));
+    };
+    EXPECT_EQ(reasons(with(1)), Reasons{});
+    const std::vector<Rejection> r = with(2);
+    ASSERT_EQ(reasons(r), Reasons{"interleaving_overlaps_messages"});
+    EXPECT_EQ(r[0].field, "parallelism.overlap.pipeline");
+    EXPECT_EQ(r[0].found, "false with virtual_pipeline 2");
+}
+
 TEST(Check, AloneAReplicaSharesWithNobody) {
     Plan p = spread_over_context(1, 16, 64);
     p.parallelism.zero_stage = 1;

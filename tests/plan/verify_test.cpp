@@ -227,9 +227,9 @@ TEST(VerifyMutation, ShardGroupsMakeUpTheReplicas) {
         wrong.grid.shard = shard;
         EXPECT_EQ(rule_of(wrong), "index") << shard;
     }
-    Program whole = program;  // its scattered sums are halves, not quarters
+    Program whole = program;  // of four shards the last would lie beyond the weights
     whole.grid.shard = 0;
-    EXPECT_EQ(rule_of(whole), "size");
+    EXPECT_EQ(rule_of(whole), "region");
     Program huge = program;
     huge.grid.context = huge.grid.data = std::int64_t{1} << 33;
     EXPECT_EQ(rule_of(huge), "index");

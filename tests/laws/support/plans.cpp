@@ -74,6 +74,7 @@ Plan draw(std::mt19937& random) {
     p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     p.overlap.gradient_reduce = random() % 4 != 0;
     p.overlap.parameter_gather = random() % 4 != 0;
+    p.overlap.pipeline = random() % 4 != 0;
     p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
     draw_layout(random, plan.model.layers, p);
     plan.cluster = any_machine(plan.world());
