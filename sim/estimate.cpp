@@ -25,17 +25,21 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 }
 
 Estimate Estimator::estimate() const {
+    const Timeline timeline(skeleton_, activity());
+    if (timeline.serves(skeleton_.microbatches)) return estimate(timeline);
+    Skeleton whole = skeleton_;
+    list_passes(whole, skeleton_.microbatches);
+    return estimate(Timeline(whole, activity()));
+}
+
+Estimate Estimator::estimate(const Timeline& timeline) const {
     const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
     TimelineDurations durations =
         timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
     if (skeleton_.tied_across_stages())
         durations.reduce_tied =
             cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    const Timeline timeline(skeleton_, activity_of(bodies_));
-    if (timeline.serves(skeleton_.microbatches)) return timeline.run(bodies_, durations, skeleton_.microbatches);
-    Skeleton whole = skeleton_;
-    list_passes(whole, skeleton_.microbatches);
-    return Timeline(whole, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
+    return timeline.run(bodies_, durations, skeleton_.microbatches);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {

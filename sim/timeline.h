@@ -24,6 +24,8 @@
 
 namespace foretrain {
 
+constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
+
 // Body costs of each stage, as Instruction::body counts them.
 using StageBodies = std::vector<std::vector<const BodyCost*>>;
 

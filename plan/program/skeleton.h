@@ -90,7 +90,7 @@ std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& stag
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name
 // bodies; messages, alloc and free of ring entries, and the step's tail are themselves. `out` is
-// overwritten, so that a sweep reuses its memory.
-void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out);
+// overwritten, so that a sweep reuses its memory. Who needs but clocks can do without alloc and free.
+void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes = true);
 
 }  // namespace foretrain

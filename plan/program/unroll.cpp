@@ -20,12 +20,13 @@ struct ChunkTrail {
 
 class Unroller {
 public:
-    Unroller(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out)
+    Unroller(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes)
         : skeleton_(skeleton),
           s_(skeleton.stages[stage]),
           next_stage_(static_cast<std::int32_t>((stage + 1) % skeleton.stages.size())),
           previous_stage_(static_cast<std::int32_t>((stage + skeleton.stages.size() - 1) % skeleton.stages.size())),
           out_(out),
+          lifetimes_(lifetimes),
           trails_(s_.chunks.size(), ChunkTrail(skeleton.listed)) {}
 
     void run() {
@@ -52,6 +53,7 @@ private:
     }
 
     void lifetime(InstructionKind kind, Home home, std::int32_t microbatch) {
+        if (!lifetimes_) return;
         Instruction i;
         i.kind = kind;
         i.microbatch = microbatch;
@@ -205,6 +207,7 @@ private:
     const StageSkeleton& s_;
     std::int32_t next_stage_, previous_stage_;
     std::vector<Instruction>& out_;
+    bool lifetimes_;
     std::vector<ChunkTrail> trails_;
     std::int32_t chunk_ = 0;  // of what is being emitted
     std::int32_t last_pass_ = -1, last_backward_ = -1, last_sent_ = -1, last_returned_ = -1;
@@ -213,8 +216,8 @@ private:
 
 }  // namespace
 
-void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out) {
-    Unroller(skeleton, stage, out).run();
+void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes) {
+    Unroller(skeleton, stage, out, lifetimes).run();
 }
 
 }  // namespace foretrain
