@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "sim/live_peak.h"
 
 namespace foretrain {
 
@@ -24,22 +25,37 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     }
 }
 
-Estimate Estimator::estimate() const {
-    const Timeline timeline(skeleton_, activity());
-    if (timeline.serves(skeleton_.microbatches)) return estimate(timeline);
-    Skeleton whole = skeleton_;
-    list_passes(whole, skeleton_.microbatches);
-    return estimate(Timeline(whole, activity()));
+TimelineDurations Estimator::durations() const {
+    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
+    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    if (skeleton_.tied_across_stages())
+        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
+    return d;
 }
 
-Estimate Estimator::estimate(const Timeline& timeline) const {
-    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
-    TimelineDurations durations =
-        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
-    if (skeleton_.tied_across_stages())
-        durations.reduce_tied =
-            cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return timeline.run(bodies_, durations, skeleton_.microbatches);
+void Estimator::make_timeline() {
+    own_timeline_ = std::make_unique<Timeline>(skeleton_, activity());
+    if (!own_timeline_->serves(skeleton_.microbatches)) {
+        Skeleton whole = skeleton_;
+        list_passes(whole, skeleton_.microbatches);
+        own_timeline_ = std::make_unique<Timeline>(whole, activity());
+    }
+    timeline_ = own_timeline_.get();
+}
+
+Estimate Estimator::estimate_with(const TimelineDurations& durations) {
+    if (timeline_ == nullptr) make_timeline();
+    return timeline_->run(bodies_, durations, skeleton_.microbatches);
+}
+
+Estimate Estimator::estimate() { return estimate_with(durations()); }
+
+Estimate Estimator::estimate_with_free_messages() {
+    TimelineDurations d = durations();
+    std::fill(d.next.begin(), d.next.end(), Time{});
+    std::fill(d.previous.begin(), d.previous.end(), Time{});
+    d.reduce_tied = {};
+    return estimate_with(d);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
@@ -92,21 +108,8 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        Bytes live;
-        Bytes peak;
-        const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
-            if (i.kind == InstructionKind::alloc) live += message;
-            if (i.kind == InstructionKind::free) live -= message;
-            if (i.body >= 0) {
-                const Body& body = stage.body(i);
-                peak = std::max(peak, live + body.live_peak);
-                live += body.live_net;
-            }
-            peak = std::max(peak, live);
-        }
-        m.live_peak = peak + m.weights + m.gradients + m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = live_peak(skeleton_, s, code).bytes + m.weights + m.gradients + m.optimizer +
+                      region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;

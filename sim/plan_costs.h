@@ -32,6 +32,8 @@ public:
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
     Time bound();        // <= step(): the busy times of the compute streams alone
     Time step();
+    // One that serves the plan. See activity_of.
+    const Timeline& timeline(std::uint32_t activity);
 
 private:
     // What a part depends on.
@@ -91,7 +93,6 @@ private:
     const ChunkState& state_of(const StageShape& shape);
     const Bodies& bodies_of(const Chunk& chunk);
     const Flight& flight_of_stage(std::int64_t stage);
-    const Timeline& timeline(std::uint32_t activity);
     TimelineDurations& durations(Bytes message);
     StageMemory memory_of(std::int64_t stage);
     void forget_if_many();
