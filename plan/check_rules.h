@@ -37,4 +37,9 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
 // Whether the context ranks can share each sequence, by the method that they use (plan/check_context.cpp).
 void check_context(const Plan& plan, std::vector<Rejection>& out);
 
+// Whether ZeRO can shard over a part of the replicas, and messages hold up computing
+// (plan/check_communication.cpp).
+void check_shard(const Plan& plan, std::vector<Rejection>& out);
+void check_overlap(const Plan& plan, std::vector<Rejection>& out);
+
 }  // namespace foretrain::check_rules

@@ -18,6 +18,7 @@ Framework foretrain_profile() {
             .version = "0.1",
             .runnable = true,
             .zero_stages = {0, 1, 2, 3},
+            .zero_stages_in_part = {1, 2, 3},
             .schedules = {Schedule::gpipe, Schedule::one_f_one_b},
             .interleaves = true,
             .precisions = {DType::fp32, DType::fp64, DType::bf16, DType::fp16},
@@ -39,6 +40,7 @@ Framework megatron_profile() {
         .version = "d98e8a64ddf3",
         .runnable = false,
         .zero_stages = {0, 1},
+        .zero_stages_in_part = {1},
         .schedules = {Schedule::one_f_one_b},
         .interleaves = true,
         .precisions = {DType::bf16, DType::fp16, DType::fp32},
@@ -53,6 +55,9 @@ Framework megatron_profile() {
             "zero_stages: " + repo +
                 "docs/user-guide/features/dist_optimizer.md: the distributed optimizer shards "
                 "optimizer state (stage 1); stages 2 and 3 are its FSDP, another profile",
+            "zero_stages_in_part: " + repo +
+                "megatron/core/distributed/param_and_grad_buffer.py: several distributed optimizer instances, "
+                "each over its part of the replicas, and an all-reduce of the shards over them",
             "schedules: " + repo + "megatron/core/pipeline_parallel/schedules.py (1F1B; no GPipe)",
             "interleaves: " + repo +
                 "megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving",

@@ -20,6 +20,7 @@ struct Framework {
     std::string version;
     bool runnable = false;  // `run` and `validate` accept it
     std::vector<int> zero_stages;
+    std::vector<int> zero_stages_in_part;  // of those, the ones that can shard over a part of the replicas
     std::vector<Schedule> schedules;
     bool interleaves = false;  // several chunks a stage (virtual_pipeline)
     std::vector<DType> precisions;
