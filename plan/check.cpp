@@ -27,6 +27,10 @@ std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors)
     return result;
 }
 
+std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
+
+std::int64_t devices_beside_context(const Plan& plan) { return plan.cluster.devices() / plan.parallelism.context; }
+
 std::vector<std::int64_t> small_divisors(std::int64_t n) {
     std::vector<std::int64_t> out;
     for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096) && out.size() < 16; ++d)
@@ -69,16 +73,9 @@ namespace {
 using namespace check_rules;
 using Rejections = std::vector<Rejection>;
 
-// No size of a plan is larger; two of them multiply without overflow only where that is shown.
-constexpr std::int64_t largest = std::int64_t{1} << 40;
 constexpr std::int64_t most_chunks = std::numeric_limits<std::int16_t>::max();  // Instruction::chunk
 
 bool in_range(std::int64_t x) { return x >= 1 && x <= largest; }
-
-std::string text_of(std::optional<std::int64_t> x) { return x ? std::to_string(*x) : "more than 64 bits hold"; }
-
-// The devices among which tensor, pipeline and data share, if context divides them.
-std::int64_t devices_beside_context(const Plan& plan) { return plan.cluster.devices() / plan.parallelism.context; }
 
 // What every number of tensor ranks divides; 1 at least.
 std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
@@ -240,56 +237,6 @@ void check_sequence(const Plan& plan, Rejections& out) {
     if (p.context == 1 && s % p.tensor != 0)  // with context, check_context_sequence tells
         out.push_back(must_divide("tensor_divides_sequence", "parallelism.tensor", p.tensor,
                                   "sequence_length (sequence_parallel)", s));
-}
-
-// Each context rank holds two chunks of a sequence, which the tensor ranks share under sequence parallelism.
-void check_context_sequence(const Plan& plan, Rejections& out) {
-    const Parallelism& p = plan.parallelism;
-    const std::int64_t s = plan.training.sequence_length;
-    const std::int64_t shared = p.sequence_parallel ? std::lcm<std::int64_t>(2, p.tensor) : 2;
-    const std::optional<std::int64_t> multiple = product({p.context, shared});
-    if (multiple && s % *multiple == 0) return;
-    const std::string form = p.sequence_parallel ? fmt::format("lcm(2, tensor {}) (sequence_parallel)", p.tensor) : "2";
-    Rejection r{.reason = "context_divides_sequence",
-                .field = "training.sequence_length",
-                .found = std::to_string(s),
-                .rule = fmt::format("must be a multiple of {} = context {} x {}", text_of(multiple), p.context, form)};
-    if (multiple && *multiple <= largest) {
-        const std::int64_t below = s / *multiple * *multiple, above = below + *multiple;
-        r.allowed = below > 0 ? fmt::format("{}, {}, ...", below, above) : fmt::format("{}, ...", above);
-        r.suggestion = std::to_string(below > 0 && s - below <= above - s ? below : above);
-    }
-    out.push_back(std::move(r));
-}
-
-// All-to-all gives each context rank whole heads; a ring has no kernel for a window.
-void check_context(const Plan& plan, Rejections& out) {
-    const Parallelism& p = plan.parallelism;
-    const ModelSpec& m = plan.model;
-    if (p.context == 1) return;
-    check_context_sequence(plan, out);
-    if (p.context_method == ContextMethod::ring) {
-        const SlidingWindow& window = m.sliding_window;
-        if (window.size > 0 && window.size < plan.training.sequence_length)
-            out.push_back({.reason = "ring_sees_whole_sequences",
-                           .field = "parallelism.context_method",
-                           .found = fmt::format("ring with a sliding window of {}", window.size),
-                           .rule = "a ring passes on every block of keys and has no window",
-                           .allowed = "all-to-all",
-                           .suggestion = "all-to-all"});
-        return;
-    }
-    const auto divides = [&](const char* reason, const char* of, std::int64_t heads) {
-        const std::optional<std::int64_t> ranks = product({p.tensor, p.context});
-        if (heads % p.tensor != 0 || (ranks && heads % *ranks == 0)) return;  // check_tensor tells of the first
-        Rejection r = must_divide(reason, "parallelism.context", p.context,
-                                  p.tensor > 1 ? fmt::format("{} / tensor (all-to-all)", of).c_str()
-                                               : fmt::format("{} (all-to-all)", of).c_str(),
-                                  heads / p.tensor, devices_beside_context(plan) * p.context);
-        out.push_back(std::move(r));
-    };
-    divides("context_divides_heads", "attention_heads", m.attention_heads);
-    if (m.kv_heads != m.attention_heads) divides("context_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
 }
 
 // global batch = micro-batch x data ranks x microbatches that each accumulates.

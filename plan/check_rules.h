@@ -1,17 +1,27 @@
-// What the rules of `check` share: how a divisor is asked for and which ones are offered.
+// What the rules of `check` share: how a divisor is asked for and which ones are offered; and the rules that
+// have a file of their own.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plan/check.h"
 
 namespace foretrain::check_rules {
 
+// No size of a plan is larger; two of them multiply without overflow only where that is shown.
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+
 // Of numbers of at least 1; nothing where it exceeds 64 bits.
 std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors);
+
+std::string text_of(std::optional<std::int64_t> x);
+
+// The devices that tensor, pipeline and data share, if context divides them.
+std::int64_t devices_beside_context(const Plan& plan);
 
 // The first divisors of n, what a user would choose from.
 std::vector<std::int64_t> small_divisors(std::int64_t n);
@@ -23,5 +33,8 @@ std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candi
 // "must divide `of` = n". `also`: what the suggestion must divide besides n.
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
                       std::int64_t also = 0);
+
+// Whether the context ranks can share each sequence, by the method that they use (plan/check_context.cpp).
+void check_context(const Plan& plan, std::vector<Rejection>& out);
 
 }  // namespace foretrain::check_rules

@@ -13,25 +13,27 @@ namespace foretrain {
 
 namespace {
 
+// "1f1b", or "1f1b v4" with four chunks a stage: a column of its own would not fit beside all others.
+std::string schedule_of(const Parallelism& p) {
+    const std::string_view name = name_of(p.schedule);
+    return p.virtual_pipeline == 1 ? std::string(name) : fmt::format("{} v{}", name, p.virtual_pipeline);
+}
+
+// With the method where there is one, short: the line below the table says it in full.
+std::string context_cell(const Parallelism& p) {
+    if (p.context == 1) return "1";
+    return fmt::format("{} {}", p.context, p.context_method == ContextMethod::ring ? "ring" : "a2a");
+}
+
 std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
     Bytes most;
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
     const bool context =
         std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
-    std::vector<std::string> heading{"#",
-                                     "tp",
-                                     "pp",
-                                     "v",
-                                     "dp",
-                                     "zero",
-                                     "mbs",
-                                     "schedule",
-                                     "recompute",
-                                     "step ms",
-                                     "tok/s/GPU",
-                                     "MFU",
-                                     small ? "peak MiB" : "peak GiB"};
+    std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
+                                     "zero",    "mbs",       "schedule", "recompute",
+                                     "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
     if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
     for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
@@ -41,20 +43,17 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             fmt::format("{}", i + 1),
             fmt::format("{}", a.tensor),
             fmt::format("{}", a.pipeline),
-            fmt::format("{}", a.virtual_pipeline),
             fmt::format("{}", a.data),
             fmt::format("{}", a.zero_stage),
             fmt::format("{}", a.micro_batch_size),
-            std::string(name_of(a.schedule)),
+            schedule_of(a),
             describe(a.recompute),
             fmt::format("{:.2f}", seconds(p.step) * 1e3),
             grouped(tokens_per_second_per_device(p)),
             percent(p.mfu()),
             small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
                   : gib(p.peak_bytes())};
-        if (context)
-            row.insert(row.begin() + 2,
-                       a.context == 1 ? "1" : fmt::format("{} {}", a.context, name_of(a.context_method)));
+        if (context) row.insert(row.begin() + 2, context_cell(a));
         t.row(row);
     }
     return t.text(2);

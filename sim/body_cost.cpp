@@ -80,17 +80,14 @@ namespace {
 // Runs a body on symbolic clocks: one for each stream, as a function of the ports at the entry.
 class SymbolicRun {
 public:
-    SymbolicRun(const Body& body, InstructionDurations& durations, const CostModel& cost)
-        : body_(body), done_(body.code.size()), times_(body.code.size()) {
-        for (std::size_t i = 0; i < body.code.size(); ++i) times_[i] = durations.of(body.code[i], cost);
-    }
-
-    // The way from every port to every stream's exit.
-    std::array<Clocks, body_streams> run() {
+    SymbolicRun(const Body& body, const std::vector<Time>& times) : body_(body), times_(times), done_(times.size()) {
         for (std::size_t s = 0; s < body_streams; ++s) {
             streams_[s].fill(unreached);
             streams_[s][s] = 0;
         }
+    }
+
+    Ways run() {
         auto repeat = body_.repeats.begin();
         for (std::size_t i = 0; i < body_.code.size(); ++i) {
             step(i);
@@ -103,14 +100,6 @@ public:
                 if (c < 0) c = BodyCost::never;
         return streams_;
     }
-
-    // From now on what the context stream does takes no time.
-    void leave_out_context() {
-        for (std::size_t i = 0; i < times_.size(); ++i)
-            if (body_.code[i].stream == Stream::context) times_[i] = Time{0};
-    }
-
-    Time time(std::size_t i) const { return times_[i]; }
 
 private:
     // A clock that no path from the port reaches; far below any sum of durations.
@@ -135,32 +124,36 @@ private:
     }
 
     const Body& body_;
-    std::array<Clocks, body_streams> streams_;
+    const std::vector<Time>& times_;
+    Ways streams_{};
     std::vector<Clocks> done_;
-    std::vector<Time> times_;
 };
 
 BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& durations, const RankGrid& grid,
                    const CostModel& cost) {
     BodyCost out;
-    SymbolicRun symbolic(body, durations, cost);
-    out.exit = symbolic.run();
+    std::vector<Time> times(body.code.size());
+    for (std::size_t n = 0; n < times.size(); ++n) times[n] = durations.of(body.code[n], cost);
+    out.exit = ways_through(body, times);
     auto repeat = body.repeats.begin();
     for (std::size_t n = 0; n < body.code.size(); ++n) {
         const auto at = static_cast<std::int32_t>(n);
         while (repeat != body.repeats.end() && at >= repeat->end) ++repeat;
-        const std::int64_t times = repeat != body.repeats.end() && at >= repeat->begin ? repeat->times : 1;
-        count_work(out, body.code[n], stage, body.recomputed[n] != 0, symbolic.time(n), times);
-        count_wire(out, body.code[n], grid, times);
+        const std::int64_t often = repeat != body.repeats.end() && at >= repeat->begin ? repeat->times : 1;
+        count_work(out, body.code[n], stage, body.recomputed[n] != 0, times[n], often);
+        count_wire(out, body.code[n], grid, often);
     }
     out.exit_without_context = out.exit[0];
     if (out.busy[static_cast<std::size_t>(Stream::context)] == Time{0}) return out;
-    symbolic.leave_out_context();
-    out.exit_without_context = symbolic.run()[0];
+    for (std::size_t n = 0; n < times.size(); ++n)
+        if (body.code[n].stream == Stream::context) times[n] = Time{0};
+    out.exit_without_context = ways_through(body, times)[0];
     return out;
 }
 
 }  // namespace
+
+Ways ways_through(const Body& body, const std::vector<Time>& times) { return SymbolicRun(body, times).run(); }
 
 std::vector<BodyCost> body_costs(const Stage& stage, std::int64_t stage_number, const RankGrid& grid,
                                  const CostModel& cost) {

@@ -20,10 +20,12 @@ namespace foretrain {
 constexpr std::size_t body_ports = body_streams + 1;
 constexpr std::size_t input_port = body_streams;
 
+// [s][p]: time from port p at the entry to stream s at the exit; BodyCost::never if s waits not for p.
+using Ways = std::array<std::array<std::int64_t, body_ports>, body_streams>;
+
 struct BodyCost {
-    // exit[s][p]: time from port p at the entry to stream s at the exit; `never` if s waits not for p.
     static constexpr std::int64_t never = -1;
-    std::array<std::array<std::int64_t, body_ports>, body_streams> exit{};
+    Ways exit{};
     // The same to the compute stream, if what the context stream does took no time: the difference is what
     // computing waits for it.
     std::array<std::int64_t, body_ports> exit_without_context{};
@@ -38,6 +40,9 @@ struct BodyCost {
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;
     Time computed_without_context(const std::array<Time, body_ports>& entry) const;
 };
+
+// Runs a body on symbolic clocks, its instructions taking `times`.
+Ways ways_through(const Body& body, const std::vector<Time>& times);
 
 // Of every body of the stage, in the order of Stage::bodies.
 std::vector<BodyCost> body_costs(const Stage& stage, std::int64_t stage_number, const RankGrid& grid,

@@ -25,8 +25,13 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 }
 
 Estimate Estimator::estimate() const {
-    return Timeline(skeleton_, activity_of(bodies_))
-        .run(bodies_, timeline_durations(skeleton_, cost_), skeleton_.microbatches);
+    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
+    TimelineDurations durations =
+        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    if (skeleton_.tied_across_stages())
+        durations.reduce_tied =
+            cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
+    return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {

@@ -39,18 +39,14 @@ std::uint32_t activity_of(const StageBodies& bodies) {
     return activity;
 }
 
-TimelineDurations timeline_durations(const Skeleton& skeleton, const CostModel& cost) {
+TimelineDurations timeline_durations(const CostModel& cost, std::int64_t stages, Bytes message) {
     TimelineDurations d;
-    const auto stages = static_cast<std::int64_t>(skeleton.stages.size());
     for (std::int64_t s = 0; s < stages && stages > 1; ++s) {
-        const Bytes message{skeleton.stages[at(s)].boundary_elements() * size_of(skeleton.context.types.weight)};
         d.next.push_back(cost.message(message, s, (s + 1) % stages));
         d.previous.push_back(cost.message(message, s, (s + stages - 1) % stages));
     }
     d.clear_loss = cost.memory_traffic(KernelKind::cast, Bytes{size_of(DType::fp64)});
     d.reduce_loss = cost.collective(InstructionKind::all_reduce, Axis::replica, Bytes{size_of(DType::fp64)});
-    if (skeleton.tied_across_stages())
-        d.reduce_tied = cost.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton));
     return d;
 }
 

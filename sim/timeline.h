@@ -42,7 +42,8 @@ struct TimelineDurations {
     Time clear_loss, reduce_loss, reduce_tied;
 };
 
-TimelineDurations timeline_durations(const Skeleton& skeleton, const CostModel& cost);
+// Of `stages` that send each other messages of this size. What a tied embedding takes is left to the caller.
+TimelineDurations timeline_durations(const CostModel& cost, std::int64_t stages, Bytes message);
 
 class Timeline {
 public:

@@ -68,6 +68,7 @@ struct Cut {
 struct CodeRepeat {
     std::int32_t begin = 0, end = 0;
     std::int64_t times = 1;
+    std::int32_t repeat = 0;  // in StageLayout::repeats
 };
 
 // Bytes that begin and end to live while code runs: the most above those at its entry, and those that

@@ -33,7 +33,7 @@ public:
         stage_.boundary_elements = c_.rows() * c_.model.hidden_size;
         stage_.bodies.push_back(forward());
         stage_.bodies.push_back(backward());
-        for (const Repeat& r : stage_.layout.repeats) add_saved(r);
+        for (const Repeat& r : stage_.layout.repeats) stage_.slot_bytes += saved_bytes(stage_, r) * (r.times - 1);
     }
 
     // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
@@ -57,16 +57,6 @@ public:
     }
 
 private:
-    // What the layers left out of a brief stage would keep.
-    void add_saved(const Repeat& r) {
-        const std::int32_t first = r.ascending();
-        Bytes kept;
-        for (const BodyBuffer& b : stage_.saved)
-            if (b.label.layer >= first && b.label.layer < first + r.period)
-                kept += Bytes{round_up(b.bytes().value, buffer_alignment)};
-        stage_.slot_bytes += kept * (r.times - 1);
-    }
-
     bool first() const { return stage_.shape.first; }
     bool last() const { return stage_.shape.last; }
     bool selective() const { return c_.parallelism.recompute.kind == Recompute::Kind::selective; }
@@ -306,6 +296,15 @@ StageContext make_context(const Plan& plan) {
     return c;
 }
 
+Bytes saved_bytes(const Stage& stage, const Repeat& r) {
+    const std::int32_t first = r.ascending();
+    Bytes kept;
+    for (const BodyBuffer& b : stage.saved)
+        if (b.label.layer >= first && b.label.layer < first + r.period)
+            kept += Bytes{round_up(b.bytes().value, buffer_alignment)};
+    return kept;
+}
+
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth) {
     Stage stage;
     stage.shape = shape;
@@ -325,14 +324,15 @@ std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body
         return cut + 1 < body.cuts.size() ? body.cuts[cut + 1].at : static_cast<std::int32_t>(body.code.size());
     };
     for (std::size_t c = 0; c < body.cuts.size(); ++c)
-        for (const Repeat& r : layout.repeats) {
+        for (std::size_t n = 0; n < layout.repeats.size(); ++n) {
+            const Repeat& r = layout.repeats[n];
             const bool down = body.kind == InstructionKind::backward_chunk;
             const std::int32_t first = down ? r.descending() : r.ascending();
             if (body.cuts[c].layer < first || body.cuts[c].layer >= first + r.period) continue;
             if (!out.empty() && out.back().end == body.cuts[c].at)
                 out.back().end = end_of(c);
             else
-                out.push_back({body.cuts[c].at, end_of(c), r.times});
+                out.push_back({body.cuts[c].at, end_of(c), r.times, static_cast<std::int32_t>(n)});
         }
     return out;
 }

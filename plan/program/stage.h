@@ -91,6 +91,8 @@ struct Stage {
 // The steps of build_stage, for those who need but some of them. First the units with their state, and
 // forward and backward pass as plain arithmetic (bodies 0 and 1).
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth);
+// What the layers that stand for many keep of a microbatch, once.
+Bytes saved_bytes(const Stage& stage, const Repeat& repeat);
 // The optimizer step, its kernels added to the stage's.
 Body build_optimizer(const StageContext& context, Stage& stage);
 // Frees, addresses and life of a body's tensors; nothing is inserted after that.

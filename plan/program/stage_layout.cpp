@@ -36,7 +36,8 @@ void append_segments(const Recompute& recompute, bool recomputed, std::int64_t l
         if (recompute.kind == Kind::segment)
             out.segments.push_back({layer, std::min(group, out.layers - layer), true});
         else
-            out.segments.push_back({layer, 1, recompute.kind == Kind::every ? (layer - first) % group == 0 : recomputed});
+            out.segments.push_back(
+                {layer, 1, recompute.kind == Kind::every ? (layer - first) % group == 0 : recomputed});
     }
 }
 

@@ -285,6 +285,16 @@ std::vector<Parallelism> context_spreads() {
         add(across(2, method, spread(2, 2, 1, 1)), {Kind::full, 0}, true);
         add(across(2, method, spread(1, 4, 1, 2)), {Kind::block, 1});
         add(across(2, method, spread(1, 2, 2, 1)));
+        add(across(2, method, spread(1, 2, 1, 1)));
+        out.back().virtual_pipeline = 2;
+        add(across(2, method, spread(1, 2, 2, 3)), {Kind::full, 0});
+        out.back().virtual_pipeline = 2;
+    }
+    for (const ContextMethod method : {ring, exchange}) {  // two chunks a stage
+        add(across(2, method, spread(1, 2, 1, 2)), {Kind::selective, 0});
+        out.back().virtual_pipeline = 2;
+        add(across(2, method, spread(2, 2, 1, 1)), {}, true);
+        out.back().virtual_pipeline = 2;
     }
     add(across(3, ring, spread(1, 1, 1, 1)), {Kind::every, 2});
     add(across(2, ring, spread(4, 1, 1)), {}, true);

@@ -8,9 +8,12 @@
 
 #include <tuple>
 
+#include "plan/check.h"
 #include "plan/program/lower.h"
 #include "plan/program/verify.h"
 #include "sim/estimate.h"
+#include "sim/plan_costs.h"
+#include "sim/predict.h"
 #include "sim/simulator.h"
 #include "tests/laws/support/plans.h"
 
@@ -89,6 +92,37 @@ TEST(Ladder, HoldsForLongSchedules) {
                 EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), Estimator(skeleton, cost).estimate().step)
                     << describe(p) << ", " << microbatches << " microbatches";
             }
+}
+
+// What a sweep asks for, with its parts shared between plans, is what a plan alone is predicted to take.
+TEST(Ladder, SharedPartsSayTheSame) {
+    std::mt19937 random(3);
+    int compared = 0;
+    for (int n = 0; n < 150; ++n) {
+        const Plan base = random_plan(random);
+        PlanCosts costs(base);
+        for (int change = 0; change < 12; ++change) {
+            Plan plan = base;
+            Parallelism& p = plan.parallelism;
+            if (change > 0) p.zero_stage = static_cast<int>(random() % 4);
+            if (change > 0 && random() % 2 == 0) p.micro_batch_size = 1 + static_cast<std::int64_t>(random() % 3);
+            if (change > 0 && random() % 2 == 0)
+                p.recompute = {Recompute::Kind::block, 1 + static_cast<std::int64_t>(random() % 12)};
+            if (change > 0 && random() % 3 == 0) p.recompute = {};
+            if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.context *= 2;
+            if (change > 0 && random() % 3 == 0 && p.virtual_pipeline > 1 && p.stage_layers.empty())
+                p.virtual_pipeline = 1;
+            if (!check(plan).empty()) continue;
+            SCOPED_TRACE(describe(p) + " " + plan.model.name + " plan " + std::to_string(n));
+            const Prediction alone = estimate(plan);
+            costs.set(p);
+            ASSERT_EQ(costs.peak_bytes(), alone.peak_bytes());
+            ASSERT_EQ(costs.step(), alone.step);
+            ASSERT_LE(costs.bound(), alone.step);
+            ++compared;
+        }
+    }
+    EXPECT_GT(compared, 500);
 }
 
 // Every random plan's program is proven runnable.

@@ -43,8 +43,10 @@ TEST(SweepReport, ContextHasAColumnWhereItIsUsed) {
     EXPECT_FALSE(contains(sweep_table(r, 10), " cp "));
     r.best[0].plan.parallelism.context = 16;
     r.best[0].plan.parallelism.context_method = ContextMethod::all_to_all;
+    r.best[0].plan.parallelism.virtual_pipeline = 16;
     const std::string table = sweep_table(r, 10);
-    EXPECT_TRUE(contains(table, "16 all-to-all")) << table;
+    EXPECT_TRUE(contains(table, "16 a2a")) << table;
+    EXPECT_TRUE(contains(table, " 1f1b v16 ")) << table;
     std::size_t widest = 0, begin = 0;
     for (std::size_t end = table.find('\n'); end != std::string::npos; end = table.find('\n', begin)) {
         widest = std::max(widest, end - begin);

@@ -1,0 +1,67 @@
+// What one chunk of layers costs and holds, for many plans at once. Most of it does not change with the
+// number of data ranks or the ZeRO stage, nor with how many layers there are: `ChunkBase` is made once
+// for a tensor, context and micro-batch size and a form of recompute, and asked for any number of layers.
+// It holds the chunk's passes in compact form (plan/program/compact_body.h), so that the passes over data
+// ranks and the run on symbolic clocks take microseconds.
+//
+// The answers are those of the whole stage (build_stage, body_costs), to the byte and the picosecond.
+//
+//   ChunkBase base(context, shape, cost);
+//   base.forward.life_of(times).peak                     // times: BriefLayers::times
+//   ChunkBodies b = chunk_bodies(context, shape, base, times, cost, stage_number);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "plan/program/compact_body.h"
+#include "sim/body_cost.h"
+#include "sim/cost.h"
+
+namespace foretrain {
+
+using Times = std::array<std::int64_t, 2>;  // how often each repeat of the layout runs
+
+struct ChunkPass {
+    CompactBody compact;
+    std::vector<Time> durations;       // by merged instruction
+    std::vector<Time> computing;       // busy time of the compute stream, before, in and after each repeat in turn
+    std::vector<Life> life;            // likewise
+    std::vector<std::size_t> repeats;  // which of the layout's each of them is
+
+    Time computing_of(const Times& times) const;
+    Life life_of(const Times& times) const;
+};
+
+struct ChunkBase {
+    ChunkBase(const StageContext& context, const StageShape& shape, const CostModel& cost);
+
+    StageLayout layout;
+    ChunkPass forward, backward;
+    Bytes transients;
+    Bytes slot;                    // of the layers written out
+    std::vector<Bytes> slot_more;  // for each repeat, every time after the first
+    Bytes message;
+
+    Bytes slot_of(const Times& times) const;
+};
+
+// Costs of the bodies, in the order of Stage::bodies; only what decides their clocks.
+using ChunkBodies = std::array<BodyCost, 4>;
+
+ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base,
+                         const Times& times, const CostModel& cost, std::int64_t stage_number);
+
+// Bytes that stand all through the step, of what the chunk has besides layers and of each layer.
+struct ChunkState {
+    ChunkState(const StageContext& context, const StageShape& shape);
+    std::array<Bytes, region_count> apart{}, layer{};
+    Bytes tied_gradient;  // of a first chunk's embedding, as the two stages that hold it sum it
+    Bytes of(Region region, std::int64_t layers) const {
+        const auto r = static_cast<std::size_t>(region);
+        return apart[r] + layer[r] * layers;
+    }
+};
+
+}  // namespace foretrain

@@ -1,0 +1,289 @@
+#include "sim/plan_costs.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/layers_by_chunk.h"
+#include "sim/predict.h"
+
+namespace foretrain {
+
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+template <class Map, class KeyType, class Make>
+auto& part(Map& known, const KeyType& key, Make&& make) {
+    auto& found = known[key];
+    if (!found) found = make();
+    return *found;
+}
+
+}  // namespace
+
+std::size_t PlanCosts::KeyHash::operator()(const Key& key) const {
+    std::uint64_t h = 0;
+    for (const std::int64_t part : key.parts) {
+        h = (h ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15U;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+PlanCosts::PlanCosts(const Plan& base)
+    : plan_(base),
+      framework_(framework_named(base.framework)),
+      alternation_(window_alternation(base.model, base.training.sequence_length)) {}
+
+void PlanCosts::set(const Parallelism& parallelism) {
+    plan_.parallelism = parallelism;
+    microbatches_ = plan_.microbatches();
+    runs_ = nullptr;
+    mesh_ = nullptr;
+    distinct_stages_.clear();
+    chunks_.clear();
+    forget_if_many();
+}
+
+// Parts are small, but there may be as many as plans.
+void PlanCosts::forget_if_many() {
+    constexpr std::size_t many_bases = 2000, many_others = 20000;
+    if (known_bases_.size() > many_bases) {
+        known_bodies_.clear();
+        known_bases_.clear();
+    }
+    if (known_bodies_.size() > many_others) known_bodies_.clear();
+    if (known_meshes_.size() > many_bases) known_meshes_.clear();
+    if (known_timelines_.size() > many_bases) known_timelines_.clear();
+}
+
+int PlanCosts::zero() const {
+    const Parallelism& p = plan_.parallelism;
+    return p.context * p.data == 1 ? 0 : p.zero_stage;
+}
+
+const PlanCosts::Runs& PlanCosts::runs() {
+    if (runs_ != nullptr) return *runs_;
+    runs_ = &part(known_runs_, Key{{stages(), chunks()}}, [&] {
+        auto runs = std::make_unique<Runs>();
+        runs->layers = layers_by_chunk(plan_);
+        std::int64_t first = 0;
+        for (const std::int64_t n : runs->layers) {
+            runs->first_layer.push_back(first % alternation_);
+            first += n;
+        }
+        return runs;
+    });
+    return *runs_;
+}
+
+PlanCosts::Mesh& PlanCosts::mesh() {
+    const RankGrid grid = plan_.grid();
+    if (mesh_ == nullptr)
+        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline}},
+                      [&] { return std::make_unique<Mesh>(plan_.cluster, grid); });
+    return *mesh_;
+}
+
+StageShape PlanCosts::shape_of(std::int64_t stage, std::int64_t chunk) {
+    const auto run = at(chunk * stages() + stage);
+    return {runs().layers[run], run == 0, run + 1 == runs().layers.size(), runs().first_layer[run]};
+}
+
+const std::vector<std::int64_t>& PlanCosts::distinct_stages() {
+    if (!distinct_stages_.empty()) return distinct_stages_;
+    const std::int64_t n = stages();
+    const bool all = !plan_.parallelism.stage_layers.empty() || alternation_ > 1;
+    for (std::int64_t s = 0; s < n; ++s)
+        if (all || s <= 1 || s == n - 1) distinct_stages_.push_back(s);
+    return distinct_stages_;
+}
+
+const PlanCosts::Base& PlanCosts::base_of(const StageShape& shape, const BriefLayers& brief) {
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
+                               (zero() <= 1 ? 8 : 0) | brief.repeated << 4 |
+                               static_cast<std::int64_t>(brief.recompute.kind) << 8 |
+                               static_cast<std::int64_t>(p.context_method) << 16;
+    const Key key{
+        {p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
+    return part(known_bases_, key,
+                [&] { return std::make_unique<Base>(make_context(plan_), shape, mesh().cost, bases_made_++); });
+}
+
+const ChunkState& PlanCosts::state_of(const StageShape& shape) {
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t flags = (shape.first ? 1 : 0) | (shape.last ? 2 : 0);
+    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags}},
+                [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
+}
+
+const PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
+    const StageShape shape = shape_of(stage, chunk);
+    for (const Chunk& known : chunks_)
+        if (known.shape == shape) return known;
+    const BriefLayers brief = brief_layers(plan_.parallelism.recompute, shape.layers, alternation_);
+    Chunk c;
+    c.shape = shape;
+    c.base = &base_of(shape, brief);
+    c.state = &state_of(shape);
+    c.times = brief.times;
+    c.slot = c.base->slot_of(c.times);
+    c.forward = c.base->forward.life_of(c.times);
+    c.backward = c.base->backward.life_of(c.times);
+    if (!shape.first) c.input = c.base->message;
+    if (!shape.last) c.output = c.base->message;
+    return chunks_.emplace_back(c);
+}
+
+const Flight& PlanCosts::flight_of_stage(std::int64_t stage) {
+    const Parallelism& p = plan_.parallelism;
+    return part(
+        known_flights_, Key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches_, stage}},
+        [&] { return std::make_unique<Flight>(flight_of(p.schedule, stages(), stage, microbatches_, chunks())); });
+}
+
+namespace {
+
+// The most passes of the chunks in `pool` (by chunk: is it?) that are in flight at once.
+std::int64_t most_in_flight(const Flight& flight, const std::vector<bool>& pool) {
+    std::int64_t most = 0;
+    for (const Flight::Moment& m : flight.moments) {
+        std::int64_t now = !m.backward && pool[m.chunk] ? 1 : 0;
+        for (std::size_t c = 0; c < pool.size(); ++c) now += pool[c] ? m.in_flight[c] : 0;
+        most = std::max(most, now);
+    }
+    return most;
+}
+
+}  // namespace
+
+// As lay_out (plan/program/skeleton.cpp) and Estimator::memory.
+StageMemory PlanCosts::memory_of(std::int64_t stage) {
+    const std::int64_t n = chunks();
+    const Flight& flight = flight_of_stage(stage);
+    std::vector<const Chunk*> all;
+    for (std::int64_t c = 0; c < n; ++c) all.push_back(&chunk_of(stage, c));
+    StageMemory m;
+    Bytes gathered, staging;
+    for (const Chunk* c : all) {
+        m.weights += c->state->of(Region::weights, c->shape.layers);
+        m.gradients += c->state->of(Region::gradients, c->shape.layers);
+        m.optimizer += c->state->of(Region::optimizer, c->shape.layers);
+        gathered = std::max(gathered, c->state->of(Region::gathered, 0));
+        staging = std::max(staging, c->state->of(Region::staging, 0));
+        m.workspace = std::max(m.workspace, c->base->transients);
+    }
+    Bytes peak;
+    for (const Flight::Moment& moment : flight.moments) {
+        const Chunk& now = *all[moment.chunk];
+        Bytes live =
+            moment.backward ? now.output + now.input + now.backward.peak : now.output + now.input + now.forward.peak;
+        for (std::size_t c = 0; c < all.size(); ++c)
+            live += (all[c]->forward.net + all[c]->input) * moment.in_flight[c];
+        peak = std::max(peak, live);
+    }
+    for (std::size_t c = 0; c < all.size(); ++c) {
+        std::vector<bool> pool(all.size());
+        bool first = true;
+        for (std::size_t other = 0; other < all.size(); ++other) {
+            pool[other] = all[other]->slot == all[c]->slot;
+            first = first && (other >= c || !pool[other]);
+        }
+        if (first) m.activations += all[c]->slot * most_in_flight(flight, pool);
+        const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
+        const Bytes entry{round_up(all[c]->base->message.value, buffer_alignment)};
+        if (!all[c]->shape.last) m.communication += entry * (2 * entries(2));
+        if (!all[c]->shape.first) m.communication += entry * (entries(2) + entries(flight.most[c] + 1));
+    }
+    m.communication += gathered + staging;
+    m.live_peak = peak + m.weights + m.gradients + m.optimizer + gathered + staging;
+    return m;
+}
+
+Bytes PlanCosts::peak_bytes() {
+    Bytes most;
+    for (const std::int64_t stage : distinct_stages())
+        most = std::max(most, with_reserved(plan_, {memory_of(stage)}).front().total());
+    return most;
+}
+
+Time PlanCosts::bound() {
+    Time best, fill;  // of the stages before: a forward and a backward pass of their first chunk
+    std::int64_t before = -1;
+    const std::vector<std::int64_t>& some = distinct_stages();
+    for (std::size_t d = 0; d < some.size(); ++d) {
+        // The last of those that are alike starts last.
+        const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
+        const auto both = [&](std::int64_t c) {
+            const Chunk& chunk = chunk_of(some[d], c);
+            return chunk.base->forward.computing_of(chunk.times) + chunk.base->backward.computing_of(chunk.times);
+        };
+        const Time first = both(0);
+        Time passes = first * microbatches_;
+        for (std::int64_t c = 1; c < chunks(); ++c) passes += both(c) * microbatches_;
+        fill += first * (next - some[d] - 1);
+        best = std::max(best, fill + passes);
+        fill += first;
+        before = next;
+    }
+    FORETRAIN_CHECK(before == stages(), "a stage is left out");
+    return best;
+}
+
+const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
+    const Parallelism& p = plan_.parallelism;
+    const Key key{{chunk.base->number, p.data, zero(), chunk.times[0], chunk.times[1]}};
+    return part(known_bodies_, key, [&] {
+        auto bodies = std::make_unique<Bodies>();
+        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, *chunk.base, chunk.times, mesh().cost, 0);
+        std::vector<const BodyCost*> pointers;
+        for (const BodyCost& b : bodies->costs) pointers.push_back(&b);
+        bodies->activity = activity_of({pointers});
+        return bodies;
+    });
+}
+
+const Timeline& PlanCosts::timeline(std::uint32_t activity) {
+    const Parallelism& p = plan_.parallelism;
+    const auto of = [&](std::int64_t microbatches) -> const Timeline& {
+        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity,
+                       p.data > 1 ? 1 : 0, p.context > 1 ? 1 : 0}};
+        return part(known_timelines_, key, [&] {
+            Plan brief = plan_;
+            brief.training.global_batch_size = microbatches * p.micro_batch_size * p.data;
+            return std::make_unique<Timeline>(make_skeleton(brief, Depth::brief), activity);
+        });
+    };
+    // Few microbatches say it all where the steady part of the schedule has some periods.
+    const std::int64_t few = chunks() == 1 ? stages() + 10 : 8 * stages();
+    if (p.schedule == Schedule::one_f_one_b && microbatches_ > few)
+        if (const Timeline& brief = of(few); brief.serves(microbatches_)) return brief;
+    return of(microbatches_);
+}
+
+TimelineDurations& PlanCosts::durations(Bytes message) {
+    const auto [known, fresh] = mesh().durations.try_emplace(message.value);
+    if (fresh) known->second = timeline_durations(mesh().cost, stages(), message);
+    return known->second;
+}
+
+Time PlanCosts::step() {
+    bodies_.resize(at(stages()));
+    std::uint32_t activity = 0;
+    for (std::int64_t s = 0; s < stages(); ++s) {
+        bodies_[at(s)].clear();
+        for (std::int64_t c = 0; c < chunks(); ++c) {
+            const Bodies& bodies = bodies_of(chunk_of(s, c));
+            for (const BodyCost& b : bodies.costs) bodies_[at(s)].push_back(&b);
+            activity |= bodies.activity;
+        }
+    }
+    TimelineDurations& d = durations(chunk_of(0, 0).base->message);
+    if (plan_.model.tied_embeddings && stages() > 1)
+        d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,
+                                               state_of(shape_of(0, 0)).tied_gradient);
+    return timeline(activity).step(bodies_, d, microbatches_, clocks_);
+}
+
+}  // namespace foretrain

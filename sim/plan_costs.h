@@ -1,0 +1,119 @@
+// Memory, bound and step time of many plans of one model, cluster and batch: what a sweep asks for. All
+// are exact, the same as Estimator's (sim/estimate.h); what makes them cheap is that plans share their
+// parts. Chunks are made once for all plans with the same sizes (sim/chunk_cost.h), timelines once for a
+// schedule (sim/timeline.h), and a plan adds up what its chunks hold and cost.
+//
+//   PlanCosts costs(base);                        // model, cluster, framework, training; one for a thread
+//   costs.set(parallelism);                       // precondition: check is empty
+//   costs.peak_bytes(); costs.bound(); costs.step();
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/framework.h"
+#include "plan/plan.h"
+#include "sim/chunk_cost.h"
+#include "sim/flight.h"
+#include "sim/timeline.h"
+
+namespace foretrain {
+
+class PlanCosts {
+public:
+    explicit PlanCosts(const Plan& base);
+
+    void set(const Parallelism& parallelism);
+
+    Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
+    Time bound();        // <= step(): the busy times of the compute streams alone
+    Time step();
+
+private:
+    // What a part depends on.
+    struct Key {
+        std::array<std::int64_t, 8> parts{};
+        bool operator==(const Key&) const = default;
+    };
+    struct KeyHash {
+        std::size_t operator()(const Key& key) const;
+    };
+    template <class Part>
+    using Parts = std::unordered_map<Key, std::unique_ptr<Part>, KeyHash>;
+
+    // The runs of layers of a pipeline, in the model's order.
+    struct Runs {
+        std::vector<std::int64_t> layers;
+        std::vector<std::int64_t> first_layer;  // modulo the alternation of windows
+    };
+    // Ranks in a grid, and the messages of one size between its stages.
+    struct Mesh {
+        Mesh(const ClusterSpec& cluster, const RankGrid& grid) : cost(cluster, grid) {}
+        CostModel cost;
+        std::unordered_map<std::int64_t, TimelineDurations> durations;  // by bytes of a message
+    };
+    struct Bodies {
+        ChunkBodies costs;
+        std::uint32_t activity = 0;
+    };
+    struct Base : ChunkBase {
+        Base(const StageContext& context, const StageShape& shape, const CostModel& cost, std::int64_t n)
+            : ChunkBase(context, shape, cost), number(n) {}
+        std::int64_t number = 0;
+    };
+    // One chunk of the plan at hand.
+    struct Chunk {
+        StageShape shape;
+        const Base* base = nullptr;
+        const ChunkState* state = nullptr;
+        std::array<std::int64_t, 2> times{};
+        Bytes slot;
+        Life forward, backward;
+        Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
+    };
+
+    std::int64_t stages() const { return plan_.parallelism.pipeline; }
+    std::int64_t chunks() const { return plan_.parallelism.virtual_pipeline; }
+    int zero() const;
+    const Runs& runs();
+    Mesh& mesh();
+    StageShape shape_of(std::int64_t stage, std::int64_t chunk);
+    // The stages among which the largest and the slowest are, one for all that are alike.
+    const std::vector<std::int64_t>& distinct_stages();
+    const Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
+    const Base& base_of(const StageShape& shape, const BriefLayers& brief);
+    const ChunkState& state_of(const StageShape& shape);
+    const Bodies& bodies_of(const Chunk& chunk);
+    const Flight& flight_of_stage(std::int64_t stage);
+    const Timeline& timeline(std::uint32_t activity);
+    TimelineDurations& durations(Bytes message);
+    StageMemory memory_of(std::int64_t stage);
+    void forget_if_many();
+
+    Plan plan_;
+    const Framework& framework_;
+    std::int64_t alternation_ = 1;
+    std::int64_t microbatches_ = 0;
+
+    const Runs* runs_ = nullptr;
+    Mesh* mesh_ = nullptr;
+    std::vector<std::int64_t> distinct_stages_;
+    std::deque<Chunk> chunks_;  // of the plan at hand, by shape
+    std::vector<std::int64_t> clocks_;
+    StageBodies bodies_;
+
+    Parts<Runs> known_runs_;
+    Parts<Mesh> known_meshes_;
+    Parts<Base> known_bases_;
+    std::int64_t bases_made_ = 0;
+    Parts<ChunkState> known_states_;
+    Parts<Bodies> known_bodies_;
+    Parts<Flight> known_flights_;
+    Parts<Timeline> known_timelines_;
+};
+
+}  // namespace foretrain
