@@ -10,7 +10,7 @@
 
 namespace foretrain {
 
-constexpr std::int64_t largest_size = std::int64_t{1} << 26;  // of a dimension, the vocabulary, positions
+constexpr std::int64_t largest_size = std::int64_t{1} << 26;    // of a dimension, the vocabulary, positions
 constexpr std::int64_t largest_layers = std::int64_t{1} << 12;  // of published models a few hundred
 constexpr std::int64_t largest_heads = std::int64_t{1} << 16;
 constexpr std::int64_t largest_count = std::int64_t{1} << 56;  // parameters; their bytes still fit
