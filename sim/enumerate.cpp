@@ -1,3 +1,5 @@
+#include "sim/enumerate.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,7 +8,6 @@
 
 #include "plan/framework.h"
 #include "plan/layers_by_chunk.h"
-#include "sim/sweep.h"
 
 namespace foretrain {
 
@@ -33,6 +34,7 @@ bool divides_model(const ModelSpec& m, std::int64_t tensor) {
 }
 
 std::vector<std::int64_t> micro_batches(const SweepSpace& space, std::int64_t samples) {
+    if (space.every_micro_batch) return divisors(samples);
     std::vector<std::int64_t> out;
     if (space.micro_batch_size.empty())
         for (std::int64_t b = 1; b <= 64 && samples % b == 0; b *= 2) out.push_back(b);
@@ -42,17 +44,20 @@ std::vector<std::int64_t> micro_batches(const SweepSpace& space, std::int64_t sa
 }
 
 std::vector<Recompute> recomputes(const Framework& framework, const SweepSpace& space, std::int64_t layers) {
-    if (!space.recompute.empty()) return space.recompute;
-    const auto has = [&](Recompute::Kind kind) {
+    using Kind = Recompute::Kind;
+    const auto has = [&](Kind kind) {
         return std::find(framework.recompute.begin(), framework.recompute.end(), kind) != framework.recompute.end();
     };
-    std::vector<Recompute> out{{}};
-    if (has(Recompute::Kind::selective)) out.push_back({Recompute::Kind::selective, 0});
-    if (has(Recompute::Kind::full)) out.push_back({Recompute::Kind::full, 0});
-    if (has(Recompute::Kind::block))
+    std::vector<Recompute> out = space.recompute;
+    if (out.empty()) out.push_back({});
+    if (space.recompute.empty() && has(Kind::selective)) out.push_back({Kind::selective, 0});
+    if (space.recompute.empty() && has(Kind::full)) out.push_back({Kind::full, 0});
+    if (space.every_block && has(Kind::block))
+        for (std::int64_t n = 1; n < layers; ++n) out.push_back({Kind::block, n});
+    if (space.recompute.empty() && !space.every_block && has(Kind::block))
         for (std::int64_t quarter = 1; quarter <= 3; ++quarter)
             if (const std::int64_t n = layers * quarter / 4; n > 0 && n < layers && layers * quarter % 4 == 0)
-                out.push_back({Recompute::Kind::block, n});
+                out.push_back({Kind::block, n});
     return out;
 }
 
@@ -103,40 +108,40 @@ std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const Sw
 }
 
 // Appends the plans that share tensor, pipeline, virtual_pipeline, context and data.
-void append(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
-    const Parallelism& p = base.parallelism;
+void append(const Plan& base, const Framework& framework, const SweepSpace& space, PlanSpace& out) {
+    Parallelism p = base.parallelism;
     if (base.training.global_batch_size % p.data != 0) return;
     const std::int64_t samples = base.training.global_batch_size / p.data;
     const std::vector<Schedule> schedules = space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
-    const std::int64_t layers = most_layers_of_chunk(base);
+    const std::vector<Recompute> forms = recomputes(framework, space, most_layers_of_chunk(base));
+    const std::vector<std::int64_t> sizes = micro_batches(space, samples);
     for (int zero : zero_stages(framework, space, p.data))
-        for (std::int64_t micro_batch : micro_batches(space, samples))
+        for (std::int64_t micro_batch : sizes)
             for (Schedule schedule : schedules) {
                 if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
                 if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
                     continue;
-                for (const Recompute& recompute : recomputes(framework, space, layers)) {
-                    out.push_back(base);
-                    Parallelism& q = out.back().parallelism;
-                    q.zero_stage = zero;
-                    q.micro_batch_size = micro_batch;
-                    q.schedule = schedule;
-                    q.recompute = recompute;
+                p.zero_stage = zero;
+                p.micro_batch_size = micro_batch;
+                p.schedule = schedule;
+                for (const Recompute& recompute : forms) {
+                    p.recompute = recompute;
+                    out.add(p);
                 }
             }
 }
 
 // Appends the plans that share tensor, pipeline and virtual_pipeline.
-void append_contexts(const Plan& base, const Framework& framework, const SweepSpace& space, std::vector<Plan>& out) {
+void append_contexts(const Plan& base, const Framework& framework, const SweepSpace& space, PlanSpace& out) {
     const Parallelism& p = base.parallelism;
     const std::int64_t devices = base.cluster.devices() / p.tensor / p.pipeline;
     const std::int64_t sequence = base.training.sequence_length;
     std::vector<ContextMethod> methods = space.context_method;
     if (methods.empty()) methods.push_back(p.context_method);
+    Plan plan = base;
     for (std::int64_t context : contexts(space, sequence, devices))
         for (ContextMethod method : methods) {
             if (context == 1 && method != methods.front()) continue;  // there is nothing to exchange
-            Plan plan = base;
             plan.parallelism.context = context;
             plan.parallelism.context_method = method;
             plan.parallelism.data = devices / context;
@@ -164,9 +169,9 @@ constexpr NamedAxis named_axes[] = {
     {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
 };
 
-std::set<std::int64_t> values_of(const std::vector<Plan>& plans, std::int64_t Parallelism::*value) {
+std::set<std::int64_t> values_of(const PlanSpace& plans, std::int64_t Parallelism::*value) {
     std::set<std::int64_t> values;
-    for (const Plan& plan : plans) values.insert(plan.parallelism.*value);
+    for (std::size_t i = 0; i < plans.size(); ++i) values.insert(plans.parallelism(i).*value);
     return values;
 }
 
@@ -178,7 +183,7 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
         if ((space.*axis.values).empty()) continue;
         SweepSpace open = space;
         (open.*axis.values).clear();
-        const std::vector<Plan> plans = enumerate(base, open);
+        const PlanSpace plans = enumerate(base, open);
         if (plans.empty()) continue;
         return {.reason = "axis_leaves_nothing",
                 .field = fmt::format("parallelism.{}", axis.field),
@@ -208,10 +213,58 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
             .suggestion = fmt::format("{}", *data.begin())};
 }
 
-std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space) {
+void PlanSpace::add(const Parallelism& p) {
+    // Ranks and layers are far below 2^31: a plan with more does not check, and no cluster file has as many.
+    const auto narrow = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+    points_.push_back({.micro_batch_size = p.micro_batch_size,
+                       .tensor = narrow(p.tensor),
+                       .context = narrow(p.context),
+                       .pipeline = narrow(p.pipeline),
+                       .virtual_pipeline = narrow(p.virtual_pipeline),
+                       .data = narrow(p.data),
+                       .recompute_layers = narrow(p.recompute.layers),
+                       .zero_stage = static_cast<std::int8_t>(p.zero_stage),
+                       .schedule = p.schedule,
+                       .recompute = p.recompute.kind,
+                       .context_method = p.context_method,
+                       .sequence_parallel = p.sequence_parallel});
+}
+
+Parallelism PlanSpace::parallelism(std::size_t i) const {
+    const Point& point = points_[i];
+    Parallelism p = base_.parallelism;
+    p.tensor = point.tensor;
+    p.context = point.context;
+    p.context_method = point.context_method;
+    p.pipeline = point.pipeline;
+    p.virtual_pipeline = point.virtual_pipeline;
+    p.data = point.data;
+    p.sequence_parallel = point.sequence_parallel;
+    p.zero_stage = point.zero_stage;
+    p.micro_batch_size = point.micro_batch_size;
+    p.schedule = point.schedule;
+    p.recompute = {point.recompute, point.recompute_layers};
+    return p;
+}
+
+Plan PlanSpace::plan(std::size_t i) const {
+    Plan plan = base_;
+    plan.parallelism = parallelism(i);
+    return plan;
+}
+
+std::vector<std::size_t> PlanSpace::parts() const {
+    std::vector<std::size_t> begins;
+    for (std::size_t i = 0; i < size(); ++i)
+        if (i == 0 || points_[i].tensor != points_[i - 1].tensor) begins.push_back(i);
+    begins.push_back(size());
+    return begins;
+}
+
+PlanSpace enumerate(const Plan& base, const SweepSpace& space) {
     const Framework& framework = framework_named(base.framework);
     const std::int64_t devices = base.cluster.devices();
-    std::vector<Plan> out;
+    PlanSpace out(base);
     for (std::int64_t tensor : divisors(devices)) {
         if (!allowed(space.tensor, tensor) || !divides_model(base.model, tensor)) continue;
         for (std::int64_t pipeline : divisors(devices / tensor)) {

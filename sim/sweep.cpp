@@ -2,191 +2,234 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "plan/check.h"
-#include "plan/program/skeleton.h"
-#include "sim/estimate.h"
+#include "sim/plan_costs.h"
 #include "sim/predict.h"
 
 namespace foretrain {
 
 namespace {
 
-// What the first pass learns of each plan.
+// What is known of a plan of the space.
 struct Candidate {
-    bool feasible = false;
-    Time bound;
-    Time step;  // once estimated
-    bool estimated = false;
     Bytes peak;
-    std::vector<Rejection> rejections;
+    Time time;  // a bound, until it is estimated
+    bool feasible = false;
+    bool estimated = false;
 };
 
-// Runs f(i) for i in [0, n) on some threads. An exception of any is thrown here.
-template <class F>
-void for_each_index(std::size_t n, int threads, F&& f) {
-    std::atomic<std::size_t> next{0};
-    std::vector<std::exception_ptr> errors(std::clamp<std::size_t>(n, 1, static_cast<std::size_t>(threads)));
-    const auto work = [&](std::size_t self) {
-        try {
-            for (std::size_t i = next++; i < n; i = next++) f(i);
-        } catch (...) {
-            errors[self] = std::current_exception();
-            next = n;
-        }
-    };
-    std::vector<std::thread> pool;
-    try {
-        for (std::size_t t = 1; t < std::min(errors.size(), n); ++t) pool.emplace_back(work, t);
-    } catch (const std::system_error&) {
-        // No more threads to be had: those that started do the work.
+// Why plans fell, counted; the example is the first of them, or the one that nearly fits.
+struct Fall {
+    std::int64_t count = 0;
+    std::size_t example = 0;
+    Bytes peak{INT64_MAX};
+
+    void add(std::size_t i, Bytes needed) {
+        ++count;
+        if (count == 1 || std::pair(needed, i) < std::pair(peak, example)) example = i, peak = needed;
     }
-    work(0);
-    for (std::thread& t : pool) t.join();
-    for (const std::exception_ptr& e : errors)
-        if (e) std::rethrow_exception(e);
-}
+    void join(const Fall& other) {
+        if (count == 0 || std::pair(other.peak, other.example) < std::pair(peak, example))
+            example = other.example, peak = other.peak;
+        count += other.count;
+    }
+};
+using Falls = std::map<std::string, Fall>;
+
+// The fastest plan for every size of memory: each faster than all that need no more.
+class Front {
+public:
+    void add(Time time, Bytes peak) {
+        const auto after = fastest_.upper_bound(peak);
+        if (after != fastest_.begin() && std::prev(after)->second <= time) return;
+        auto slower = fastest_.lower_bound(peak);
+        while (slower != fastest_.end() && slower->second >= time) slower = fastest_.erase(slower);
+        fastest_[peak] = time;
+    }
+
+    // Is some plan at least as fast with no more memory?
+    bool covers(Time time, Bytes peak) const {
+        const auto after = fastest_.upper_bound(peak);
+        return after != fastest_.begin() && std::prev(after)->second <= time;
+    }
+
+private:
+    std::map<Bytes, Time> fastest_;
+};
 
 class Sweep {
 public:
     Sweep(const Plan& base, const SweepOptions& options)
         : base_(base),
           options_(options),
-          plans_(enumerate(base, options.space)),
-          candidates_(plans_.size()),
-          threads_(options.threads > 0 ? options.threads
-                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
-          capacity_(std::min(base.cluster.device.memory, options.max_memory.value_or(base.cluster.device.memory))) {}
+          space_(enumerate(base, options.space)),
+          candidates_(space_.size()),
+          workers_(options.threads),
+          capacity_(std::min(base.cluster.device.memory, options.max_memory.value_or(base.cluster.device.memory))) {
+        for (int w = 0; w < workers_.count(); ++w) costs_.push_back(std::make_unique<PlanCosts>(base));
+    }
 
     SweepResult run() {
         bound_all();
-        estimate_what_matters();
+        options_.exhaustive ? estimate_all() : estimate_what_matters();
         SweepResult result;
         result.base = base_;
-        Bytes nearest_to_fit{INT64_MAX};
-        result.enumerated = static_cast<std::int64_t>(plans_.size());
-        for (std::size_t i = 0; i < plans_.size(); ++i) {
-            const Candidate& c = candidates_[i];
+        result.enumerated = static_cast<std::int64_t>(space_.size());
+        for (const Candidate& c : candidates_) {
             result.feasible += c.feasible ? 1 : 0;
             result.estimated += c.estimated ? 1 : 0;
-            for (const Rejection& no : c.rejections) {
-                RejectionCount& count = result.fell[no.reason];
-                ++count.count;
-                const bool nearer = no.reason == "out_of_memory" && c.peak < nearest_to_fit;
-                if (nearer) nearest_to_fit = c.peak;
-                if (nearer || count.example.empty()) {
-                    count.example = describe(plans_[i].parallelism);
-                    count.text = text(no);
-                }
-            }
         }
-        if (plans_.empty()) result.nothing = text(why_nothing(base_, options_.space));
-        result.best = finalists();
-        result.pareto = pareto();
+        for (const auto& [reason, fall] : falls_) result.fell[reason] = told(reason, fall);
+        if (space_.empty()) result.nothing = text(why_nothing(base_, options_.space));
+        rank();
+        result.best = predictions(first(ranked_, static_cast<std::size_t>(options_.top)));
+        result.pareto = predictions(pareto());
         return result;
     }
 
 private:
+    // Memory and bound of every plan. A worker takes a part of the space after another, so that its plans
+    // share what they can.
     void bound_all() {
+        const std::vector<std::size_t> parts = space_.parts();
+        std::vector<Falls> falls(static_cast<std::size_t>(workers_.count()));
         std::atomic<std::int64_t> done{0};
-        const auto total = static_cast<std::int64_t>(plans_.size());
-        const std::thread::id caller = std::this_thread::get_id();
-        for_each_index(plans_.size(), threads_, [&](std::size_t i) {
-            bound_one(plans_[i], candidates_[i]);
-            const std::int64_t n = ++done;
-            if (options_.progress && std::this_thread::get_id() == caller) options_.progress(n, total);
+        const auto total = static_cast<std::int64_t>(space_.size());
+        workers_.for_each(parts.size() - 1, [&](std::size_t part, int worker) {
+            Plan plan = base_;
+            for (std::size_t i = parts[part]; i < parts[part + 1]; ++i) {
+                plan.parallelism = space_.parallelism(i);
+                bound_one(i, plan, *costs_[static_cast<std::size_t>(worker)], falls[static_cast<std::size_t>(worker)]);
+                constexpr std::int64_t now_and_then = 64;
+                const std::int64_t n = ++done;
+                if (worker == 0 && options_.progress && n % now_and_then == 0) options_.progress(n, total);
+            }
+        });
+        for (const Falls& some : falls)
+            for (const auto& [reason, fall] : some) falls_[reason].join(fall);
+    }
+
+    void bound_one(std::size_t i, const Plan& plan, PlanCosts& costs, Falls& falls) {
+        Candidate& c = candidates_[i];
+        if (const std::vector<Rejection> no = check(plan); !no.empty()) {
+            for (const Rejection& r : no) falls[r.reason].add(i, Bytes{});
+            return;
+        }
+        costs.set(plan.parallelism);
+        c.peak = costs.peak_bytes();
+        c.feasible = c.peak <= capacity_;
+        if (c.feasible)
+            c.time = costs.bound();
+        else
+            falls["out_of_memory"].add(i, c.peak);
+    }
+
+    void estimate_one(std::size_t i, PlanCosts& costs) {
+        Candidate& c = candidates_[i];
+        costs.set(space_.parallelism(i));
+        const Time step = costs.step();
+        FORETRAIN_CHECK(c.time <= step, "a bound exceeds its estimate");
+        c.time = step;
+        c.estimated = true;
+    }
+
+    void estimate_all() {
+        const std::vector<std::size_t> parts = space_.parts();
+        workers_.for_each(parts.size() - 1, [&](std::size_t part, int worker) {
+            for (std::size_t i = parts[part]; i < parts[part + 1]; ++i)
+                if (candidates_[i].feasible) estimate_one(i, *costs_[static_cast<std::size_t>(worker)]);
         });
     }
 
-    void bound_one(const Plan& plan, Candidate& c) const {
-        c.rejections = check(plan);
-        if (!c.rejections.empty()) return;
-        const Skeleton skeleton = make_skeleton(plan, Depth::brief);
-        const CostModel cost(plan.cluster, plan.grid());
-        const Estimator estimator(skeleton, cost);
-        const std::vector<StageMemory> memory = with_reserved(plan, estimator.memory());
-        c.peak = memory[largest_of(memory)].total();
-        c.rejections = check_memory(plan, memory, capacity_);
-        c.feasible = c.rejections.empty();
-        if (c.feasible) c.bound = estimator.bound();
-    }
-
-    // In ascending order of bounds, a block at a time; the blocks do not depend on the threads.
+    // In ascending order of bounds, a block at a time; the blocks do not depend on the workers.
     void estimate_what_matters() {
         std::vector<std::size_t> order;
-        for (std::size_t i = 0; i < plans_.size(); ++i)
+        for (std::size_t i = 0; i < space_.size(); ++i)
             if (candidates_[i].feasible) order.push_back(i);
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return candidates_[a].bound < candidates_[b].bound; });
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return before(a, b); });
         constexpr std::size_t block = 16;
+        const auto top = static_cast<std::size_t>(options_.top);
+        std::vector<Time> best;  // the `top` fastest, ascending
+        Front front;
         std::vector<std::size_t> now;
-        for (std::size_t first = 0; first < order.size(); first += block) {
+        for (auto next = order.begin(); next != order.end();) {
             now.clear();
-            for (std::size_t n = first; n < std::min(first + block, order.size()); ++n)
-                if (options_.exhaustive || !excluded(candidates_[order[n]])) now.push_back(order[n]);
-            for_each_index(now.size(), threads_, [&](std::size_t n) { estimate_one(now[n]); });
-            for (std::size_t i : now) ranked_.push_back(i);
-            std::stable_sort(ranked_.begin(), ranked_.end(),
-                             [&](std::size_t a, std::size_t b) { return before(a, b); });
+            for (; next != order.end() && now.size() < block; ++next) {
+                const Candidate& c = candidates_[*next];
+                if (best.size() < top || c.time <= best.back() || !front.covers(c.time, c.peak)) now.push_back(*next);
+            }
+            workers_.for_each(now.size(), [&](std::size_t n, int worker) {
+                estimate_one(now[n], *costs_[static_cast<std::size_t>(worker)]);
+            });
+            for (const std::size_t i : now) {
+                const Candidate& c = candidates_[i];
+                front.add(c.time, c.peak);
+                best.insert(std::upper_bound(best.begin(), best.end(), c.time), c.time);
+                if (best.size() > top) best.pop_back();
+            }
         }
     }
 
-    void estimate_one(std::size_t i) {
-        const Skeleton skeleton = make_skeleton(plans_[i], Depth::brief);
-        const CostModel cost(plans_[i].cluster, plans_[i].grid());
-        candidates_[i].step = Estimator(skeleton, cost).estimate().step;
-        candidates_[i].estimated = true;
-        FORETRAIN_CHECK(candidates_[i].bound <= candidates_[i].step, "a bound exceeds its estimate");
-    }
-
+    // By time; of equals the one that was enumerated first.
     bool before(std::size_t a, std::size_t b) const {
-        return std::pair(candidates_[a].step, a) < std::pair(candidates_[b].step, b);
+        return std::pair(candidates_[a].time, a) < std::pair(candidates_[b].time, b);
     }
 
-    bool excluded(const Candidate& c) const {
-        const auto top = static_cast<std::size_t>(options_.top);
-        if (ranked_.size() < top || c.bound <= candidates_[ranked_[top - 1]].step) return false;
-        return std::any_of(ranked_.begin(), ranked_.end(), [&](std::size_t i) {
-            return candidates_[i].step <= c.bound && candidates_[i].peak <= c.peak;
-        });
+    void rank() {
+        for (std::size_t i = 0; i < space_.size(); ++i)
+            if (candidates_[i].estimated) ranked_.push_back(i);
+        std::sort(ranked_.begin(), ranked_.end(), [&](std::size_t a, std::size_t b) { return before(a, b); });
     }
 
-    std::vector<Prediction> finalists() const {
-        std::vector<Prediction> out;
-        for (std::size_t n = 0; n < std::min(ranked_.size(), static_cast<std::size_t>(options_.top)); ++n)
-            out.push_back(simulated(plans_[ranked_[n]]));
-        return out;
-    }
-
-    // What is too long to simulate keeps its estimate.
-    static Prediction simulated(const Plan& plan) {
-        Prediction p = simulate(plan);
-        return p.feasible() ? p : estimate(plan);
+    static std::vector<std::size_t> first(const std::vector<std::size_t>& all, std::size_t n) {
+        return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(n, all.size()))};
     }
 
     // Fastest first, each with less memory than all before it.
-    std::vector<Prediction> pareto() const {
-        std::vector<Prediction> out;
+    std::vector<std::size_t> pareto() const {
+        std::vector<std::size_t> out;
         Bytes least{INT64_MAX};
-        for (std::size_t i : ranked_) {
+        for (const std::size_t i : ranked_) {
             if (candidates_[i].peak >= least) continue;
             least = candidates_[i].peak;
-            out.push_back(estimate(plans_[i]));
+            out.push_back(i);
         }
+        return out;
+    }
+
+    std::vector<Prediction> predictions(const std::vector<std::size_t>& plans) {
+        std::vector<Prediction> out(plans.size());
+        workers_.for_each(plans.size(), [&](std::size_t n, int) {
+            out[n] = estimate(space_.plan(plans[n]));
+            FORETRAIN_CHECK(out[n].step == candidates_[plans[n]].time, "a plan alone is predicted otherwise");
+        });
+        return out;
+    }
+
+    RejectionCount told(const std::string& reason, const Fall& fall) const {
+        const Plan plan = space_.plan(fall.example);
+        RejectionCount out{.count = fall.count, .example = describe(plan.parallelism), .text = {}};
+        std::vector<Rejection> rejections = check(plan);
+        if (rejections.empty()) rejections = check_memory(plan, estimate(plan).memory, capacity_);
+        for (const Rejection& r : rejections)
+            if (r.reason == reason) out.text = text(r);
         return out;
     }
 
     const Plan& base_;
     const SweepOptions& options_;
-    std::vector<Plan> plans_;
+    PlanSpace space_;
     std::vector<Candidate> candidates_;
-    std::vector<std::size_t> ranked_;  // estimated plans, fastest first
-    int threads_;
+    Workers workers_;
     Bytes capacity_;
+    std::vector<std::unique_ptr<PlanCosts>> costs_;  // one for each worker
+    Falls falls_;
+    std::vector<std::size_t> ranked_;  // estimated plans, fastest first
 };
 
 }  // namespace

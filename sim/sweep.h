@@ -15,30 +15,10 @@
 #include <optional>
 #include <vector>
 
-#include "plan/check.h"
-#include "plan/plan.h"
 #include "plan/program/result.h"
+#include "sim/enumerate.h"
 
 namespace foretrain {
-
-// The values of each axis; empty: the default axis.
-//   tensor, pipeline: every divisor of the number of devices that divides the model;
-//   virtual_pipeline: every number of chunks that divides a stage's layers, if the framework
-//   interleaves, for 1f1b whose microbatches fill their rounds;
-//   context: from 16k tokens a sequence on powers of two up to 16, else 1; context_method: the base plan's;
-//   data: what tensor, context and pipeline leave;
-//   micro_batch_size: powers of two up to 64 that divide a data rank's share of the global batch;
-//   zero_stage: the framework's (0 alone where there is one data rank);
-//   recompute: none, selective, full, and block 1/4, 1/2, 3/4 of a stage's layers, if the framework
-//   has them;  schedule: the base plan's.
-struct SweepSpace {
-    std::vector<std::int64_t> tensor, context, pipeline, virtual_pipeline, data, micro_batch_size;
-    std::vector<ContextMethod> context_method;
-    std::vector<int> zero_stage;
-    std::vector<Schedule> schedule;
-    std::vector<Recompute> recompute;
-    std::optional<bool> sequence_parallel;  // empty: the framework's, wherever it can be
-};
 
 struct SweepOptions {
     SweepSpace space;
@@ -48,11 +28,6 @@ struct SweepOptions {
     std::optional<Bytes> max_memory;                                   // a device's, if less than it has
     std::function<void(std::int64_t done, std::int64_t of)> progress;  // called from one thread
 };
-
-// The plans of the space, in order. `base` gives everything but the axes.
-std::vector<Plan> enumerate(const Plan& base, const SweepSpace& space);
-// What stands in the way where `enumerate` finds nothing: the axis or the batch, and what would do.
-Rejection why_nothing(const Plan& base, const SweepSpace& space);
 
 SweepResult sweep(const Plan& base, const SweepOptions& options);
 
