@@ -25,13 +25,21 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 }
 
 Estimate Estimator::estimate() const {
+    const Timeline timeline(skeleton_, activity());
+    if (timeline.serves(skeleton_.microbatches)) return estimate(timeline);
+    Skeleton whole = skeleton_;
+    list_passes(whole, skeleton_.microbatches);
+    return estimate(Timeline(whole, activity()));
+}
+
+Estimate Estimator::estimate(const Timeline& timeline) const {
     const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
     TimelineDurations durations =
         timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
     if (skeleton_.tied_across_stages())
         durations.reduce_tied =
             cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
+    return timeline.run(bodies_, durations, skeleton_.microbatches);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
@@ -112,14 +120,26 @@ std::vector<WireCount> Estimator::wire() const {
         WireCount count;
         unroll_stage(skeleton_, s, code);
         for (const Instruction& i : code) {
+            // The first microbatch stands for all; but a chunk's last backward pass is another body.
+            const bool last = i.kind == InstructionKind::backward_chunk && is_last_backward(s, i);
+            if (i.microbatch > 0 && !last) continue;
+            const std::int64_t times = i.microbatch < 0 || last                    ? 1
+                                       : i.kind == InstructionKind::backward_chunk ? skeleton_.microbatches - 1
+                                                                                   : skeleton_.microbatches;
             if (i.body >= 0)
-                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes;
+                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes * times;
             else if (const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0); bytes.value > 0)
-                count[wire_key(i.axis, i.kind)] += bytes;
+                count[wire_key(i.axis, i.kind)] += bytes * times;
         }
+        std::erase_if(count, [](const auto& entry) { return entry.second.value == 0; });
         out.push_back(std::move(count));
     }
     return out;
+}
+
+bool Estimator::is_last_backward(std::size_t s, const Instruction& i) const {
+    const ChunkSkeleton& chunk = skeleton_.stages[s].chunks[at(i.chunk)];
+    return i.body == chunk.body(chunk.stage->backward_last);
 }
 
 double Estimator::executed(Flops BodyCost::*kind) const {

@@ -28,6 +28,9 @@ public:
 
     Time bound() const;
     Estimate estimate() const;
+    // With a timeline that serves the plan, made before.
+    Estimate estimate(const Timeline& timeline) const;
+    std::uint32_t activity() const { return activity_of(bodies_); }
 
     // Exact, in closed form: no clock is needed.
     std::vector<StageMemory> memory() const;  // without what is reserved outside
@@ -36,6 +39,8 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    bool is_last_backward(std::size_t stage, const Instruction& pass) const;
+
     using Busy = std::array<Time, body_streams>;
     struct ChunkBusy {
         Busy forward, backward, backward_last, optimizer;

@@ -249,20 +249,17 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
 
 const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     const Parallelism& p = plan_.parallelism;
-    const auto of = [&](std::int64_t microbatches) -> const Timeline& {
+    const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
         const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity,
                        p.data > 1 ? 1 : 0, p.context > 1 ? 1 : 0}};
         return part(known_timelines_, key, [&] {
-            Plan brief = plan_;
-            brief.training.global_batch_size = microbatches * p.micro_batch_size * p.data;
-            return std::make_unique<Timeline>(make_skeleton(brief, Depth::brief), activity);
+            Skeleton skeleton = make_skeleton(plan_, Depth::brief);
+            if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);
+            return std::make_unique<Timeline>(skeleton, activity);
         });
     };
-    // Few microbatches say it all where the steady part of the schedule has some periods.
-    const std::int64_t few = chunks() == 1 ? stages() + 10 : 8 * stages();
-    if (p.schedule == Schedule::one_f_one_b && microbatches_ > few)
-        if (const Timeline& brief = of(few); brief.serves(microbatches_)) return brief;
-    return of(microbatches_);
+    const Timeline& brief = listing(enough_microbatches(p.schedule, stages(), chunks(), microbatches_));
+    return brief.serves(microbatches_) ? brief : listing(microbatches_);
 }
 
 TimelineDurations& PlanCosts::durations(Bytes message) {

@@ -24,6 +24,8 @@
 
 namespace foretrain {
 
+constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
+
 // Body costs of each stage, as Instruction::body counts them.
 using StageBodies = std::vector<std::vector<const BodyCost*>>;
 
@@ -49,7 +51,8 @@ class Timeline {
 public:
     Timeline(const Skeleton& skeleton, std::uint32_t activity);
 
-    // The timeline serves its skeleton's number of microbatches, and larger ones as far as its periods allow.
+    // The timeline serves the number of microbatches that its skeleton lists, and larger ones as far as its periods
+    // allow.
     bool serves(std::int64_t microbatches) const;
 
     // The end of the step alone (`clocks` is room to work in), and with what each stage spends its time on.
