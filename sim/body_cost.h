@@ -33,6 +33,7 @@ struct BodyCost {
     std::array<Time, body_streams> busy{};  // of each stream
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
+    Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
     Time tensor, context;                             // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "sim/live_peak.h"
 
 namespace foretrain {
 
@@ -15,6 +16,7 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
+        unroll_stage(skeleton, s, code_.emplace_back());
         std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
         for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
             const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
@@ -24,22 +26,37 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     }
 }
 
-Estimate Estimator::estimate() const {
-    const Timeline timeline(skeleton_, activity());
-    if (timeline.serves(skeleton_.microbatches)) return estimate(timeline);
-    Skeleton whole = skeleton_;
-    list_passes(whole, skeleton_.microbatches);
-    return estimate(Timeline(whole, activity()));
+TimelineDurations Estimator::durations() const {
+    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
+    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    if (skeleton_.tied_across_stages())
+        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
+    return d;
 }
 
-Estimate Estimator::estimate(const Timeline& timeline) const {
-    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
-    TimelineDurations durations =
-        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
-    if (skeleton_.tied_across_stages())
-        durations.reduce_tied =
-            cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return timeline.run(bodies_, durations, skeleton_.microbatches);
+void Estimator::make_timeline() {
+    own_timeline_ = std::make_unique<Timeline>(skeleton_, activity());
+    if (!own_timeline_->serves(skeleton_.microbatches)) {
+        Skeleton whole = skeleton_;
+        list_passes(whole, skeleton_.microbatches);
+        own_timeline_ = std::make_unique<Timeline>(whole, activity());
+    }
+    timeline_ = own_timeline_.get();
+}
+
+Estimate Estimator::estimate_with(const TimelineDurations& durations) {
+    if (timeline_ == nullptr) make_timeline();
+    return timeline_->run(bodies_, durations, skeleton_.microbatches);
+}
+
+Estimate Estimator::estimate() { return estimate_with(durations()); }
+
+Estimate Estimator::estimate_with_free_messages() {
+    TimelineDurations d = durations();
+    std::fill(d.next.begin(), d.next.end(), Time{});
+    std::fill(d.previous.begin(), d.previous.end(), Time{});
+    d.reduce_tied = {};
+    return estimate_with(d);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
@@ -81,7 +98,6 @@ Time Estimator::bound() const {
 
 std::vector<StageMemory> Estimator::memory() const {
     std::vector<StageMemory> out;
-    std::vector<Instruction> code;
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {
         const StageSkeleton& stage = skeleton_.stages[s];
         const auto region = [&](Region r) { return stage.region_bytes[static_cast<std::size_t>(r)]; };
@@ -92,34 +108,25 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        Bytes live;
-        Bytes peak;
-        const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
-            if (i.kind == InstructionKind::alloc) live += message;
-            if (i.kind == InstructionKind::free) live -= message;
-            if (i.body >= 0) {
-                const Body& body = stage.body(i);
-                peak = std::max(peak, live + body.live_peak);
-                live += body.live_net;
-            }
-            peak = std::max(peak, live);
-        }
-        m.live_peak = peak + m.weights + m.gradients + m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = live_peak(skeleton_, s, code_[s]).bytes + m.weights + m.gradients + m.optimizer +
+                      region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;
 }
 
+std::vector<PeakMoment> Estimator::peaks() const {
+    std::vector<PeakMoment> out;
+    for (std::size_t s = 0; s < code_.size(); ++s) out.push_back(moment_of(skeleton_, s, code_[s]));
+    return out;
+}
+
 std::vector<WireCount> Estimator::wire() const {
     std::vector<WireCount> out;
-    std::vector<Instruction> code;
     const RankGrid grid = skeleton_.plan.grid();
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {
         WireCount count;
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
+        for (const Instruction& i : code_[s]) {
             // The first microbatch stands for all; but a chunk's last backward pass is another body.
             const bool last = i.kind == InstructionKind::backward_chunk && is_last_backward(s, i);
             if (i.microbatch > 0 && !last) continue;

@@ -46,6 +46,11 @@ namespace {
 // `took` from the compute stream's start to its exit, of which it waited so long for the context stream.
 void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, Time took, Time for_context) {
     (optimizer ? t.optimizer : forwards ? t.forward : t.backward) += cost.kernels;
+    if (!optimizer) {
+        t.gemm += cost.gemm;
+        t.attention += cost.attention;
+        t.head += cost.head;
+    }
     t.recompute += cost.recompute;
     t.tensor_exposed += cost.tensor;
     t.context_exposed += cost.context + for_context;
@@ -56,7 +61,8 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
 // later + n (later - earlier), part by part
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
     for (Time StageTime::*part : {&StageTime::forward, &StageTime::backward, &StageTime::recompute,
-                                  &StageTime::tensor_exposed, &StageTime::context_exposed, &StageTime::data_exposed})
+                                  &StageTime::tensor_exposed, &StageTime::context_exposed, &StageTime::data_exposed,
+                                  &StageTime::gemm, &StageTime::attention, &StageTime::head})
         later.*part += (later.*part - earlier.*part) * n;
 }
 

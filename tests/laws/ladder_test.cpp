@@ -32,7 +32,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan.cluster, plan.grid());
         const Skeleton brief = make_skeleton(plan, Depth::brief);
-        const Estimator estimator(brief, cost);
+        Estimator estimator(brief, cost);
         const Estimate estimate = estimator.estimate();
         const Program program = lower(skeleton);
         const Trace trace = simulate(program, cost);
@@ -117,6 +117,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
             const Prediction alone = estimate(plan);
             costs.set(p);
             ASSERT_EQ(costs.peak_bytes(), alone.peak_bytes());
+            ASSERT_LE(costs.least_bytes(), alone.peak_bytes());
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;
