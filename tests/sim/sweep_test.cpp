@@ -87,26 +87,6 @@ TEST(Sweep, EqualsBruteForce) {
     expect_brute_force(base("gpt2-medium", 8, 16, 512, "foretrain"), {.space = gpipe, .top = 1});
 }
 
-// Seven more spaces, each with something of its own.
-TEST(Sweep, EqualsBruteForceInEveryKindOfSpace) {
-    expect_brute_force(base("gpt2", 6, 12, 1024, "megatron-lm"), {.space = {.every_micro_batch = true}, .top = 7});
-    expect_brute_force(base("llama-3.1-8b", 16, 64, 4096, "megatron-lm"),
-                       {.space = {.tensor = {2, 4}, .micro_batch_size = {1, 2}, .every_block = true}, .top = 2});
-    expect_brute_force(base("llama-3.1-8b", 32, 32, 1 << 15, "megatron-lm"), {.top = 4});  // context ranks
-    expect_brute_force(base("gpt2-xl", 16, 64, 1024, "megatron-lm"), {.space = {.pipeline = {4, 8}}, .top = 10});
-    SweepSpace whole;
-    whole.sequence_parallel = true;
-    whole.zero_stage = {2, 3};
-    expect_brute_force(base("gpt2-large", 8, 8, 1024, "foretrain"), {.space = whole, .top = 3});
-    SweepSpace in_groups;
-    in_groups.recompute = {{Recompute::Kind::segment, 2}, {Recompute::Kind::every, 3}, {Recompute::Kind::block, 2}};
-    expect_brute_force(base("gpt2", 8, 16, 1024, "foretrain"), {.space = in_groups, .top = 6});
-    Plan counted = base("llama-3.1-8b", 16, 32, 4096, "megatron-lm");
-    counted.model.layers = 30;
-    counted.parallelism.embedding_and_head_as_layers = true;
-    expect_brute_force(counted, {.top = 5});
-}
-
 TEST(Sweep, ShardSizesAreAnAxisOfStagesThatShard) {
     const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
     SweepSpace space;
@@ -129,6 +109,26 @@ TEST(Sweep, ShardSizesAreAnAxisOfStagesThatShard) {
     EXPECT_TRUE(enumerate(from, space).empty());
     EXPECT_EQ(why_nothing(from, space).field, "parallelism.zero_shard_size");
     EXPECT_EQ(why_nothing(from, space).allowed, "0");
+}
+
+// Seven more spaces, each with something of its own.
+TEST(Sweep, EqualsBruteForceInEveryKindOfSpace) {
+    expect_brute_force(base("gpt2", 6, 12, 1024, "megatron-lm"), {.space = {.every_micro_batch = true}, .top = 7});
+    expect_brute_force(base("llama-3.1-8b", 16, 64, 4096, "megatron-lm"),
+                       {.space = {.tensor = {2, 4}, .micro_batch_size = {1, 2}, .every_block = true}, .top = 2});
+    expect_brute_force(base("llama-3.1-8b", 32, 32, 1 << 15, "megatron-lm"), {.top = 4});  // context ranks
+    expect_brute_force(base("gpt2-xl", 16, 64, 1024, "megatron-lm"), {.space = {.pipeline = {4, 8}}, .top = 10});
+    SweepSpace whole;
+    whole.sequence_parallel = true;
+    whole.zero_stage = {2, 3};
+    expect_brute_force(base("gpt2-large", 8, 8, 1024, "foretrain"), {.space = whole, .top = 3});
+    SweepSpace in_groups;
+    in_groups.recompute = {{Recompute::Kind::segment, 2}, {Recompute::Kind::every, 3}, {Recompute::Kind::block, 2}};
+    expect_brute_force(base("gpt2", 8, 16, 1024, "foretrain"), {.space = in_groups, .top = 6});
+    Plan counted = base("llama-3.1-8b", 16, 32, 4096, "megatron-lm");
+    counted.model.layers = 30;
+    counted.parallelism.embedding_and_head_as_layers = true;
+    expect_brute_force(counted, {.top = 5});
 }
 
 TEST(Sweep, SkipsWhatBoundsExcludeAndNothingElse) {
