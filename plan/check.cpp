@@ -358,13 +358,13 @@ void check_calibration(const Plan& plan, Rejections& out) {
 
 const Framework* known_framework(const Plan& plan, Rejections& out) {
     if (const Framework* f = find_framework(plan.framework)) return f;
-    const std::vector<std::string> names = framework_names();
+    UnknownFramework unknown = unknown_framework(plan.framework);
     out.push_back({.reason = "framework_unknown",
                    .field = "framework",
                    .found = fmt::format("\"{}\"", plan.framework),
                    .rule = "must be a profile's name",
-                   .allowed = fmt::format("{}", fmt::join(names, ", ")),
-                   .suggestion = nearest(plan.framework.substr(0, 80), names)});
+                   .allowed = std::move(unknown.allowed),
+                   .suggestion = std::move(unknown.suggestion)});
     return nullptr;
 }
 

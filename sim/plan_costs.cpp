@@ -81,7 +81,7 @@ PlanCosts::Mesh& PlanCosts::mesh() {
     const RankGrid grid = plan_.grid();
     if (mesh_ == nullptr)
         mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline}},
-                      [&] { return std::make_unique<Mesh>(plan_.cluster, grid); });
+                      [&] { return std::make_unique<Mesh>(plan_); });
     return *mesh_;
 }
 
@@ -104,7 +104,7 @@ const PlanCosts::Base& PlanCosts::base_of(const StageShape& shape, const BriefLa
     const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
                                (zero() <= 1 ? 8 : 0) | brief.repeated << 4 |
                                static_cast<std::int64_t>(brief.recompute.kind) << 8 |
-                               static_cast<std::int64_t>(p.context_method) << 16;
+                               static_cast<std::int64_t>(p.context_method) << 16 | (p.pipeline > 1 ? 1 << 20 : 0);
     const Key key{
         {p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
     return part(known_bases_, key,

@@ -15,19 +15,31 @@ using Clock = std::uint32_t;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Is the body but a delay of the compute stream, from whichever of its clock and the input is later?
-bool only_delays(const BodyCost& b) {
+constexpr std::size_t host = static_cast<std::size_t>(Stream::host);
+constexpr std::size_t hosted_streams = 2;  // compute and host
+static_assert(host == 1);
+
+// Does the body use no stream but compute and host, and begin when both compute and its input are there?
+bool is_simple(const BodyCost& b) {
     for (std::size_t s = 0; s < body_streams; ++s)
         for (std::size_t p = 0; p < body_ports; ++p) {
-            const std::int64_t expected = s == 0 && (p == 0 || p == body_streams) ? b.exit[0][0]
-                                          : s != 0 && p == s                      ? 0
-                                                                                  : BodyCost::never;
-            if (b.exit[s][p] != expected) return false;
+            const bool other = s >= hosted_streams, from_other = p >= hosted_streams && p != input_port;
+            const std::int64_t expected = other && p == s ? 0 : BodyCost::never;
+            if ((other || from_other) && b.exit[s][p] != expected) return false;
         }
-    return true;
+    return b.exit[0][0] == b.exit[0][input_port];
+}
+
+// Computing never begins before what the host was at is enqueued (each pass ends with a wait for that), so the
+// host's clock matters only where it can do more than the compute stream's.
+bool host_matters(const BodyCost& b) {
+    for (std::size_t s = 0; s < body_streams; ++s)
+        if (s != host && b.exit[s][host] > b.exit[s][0]) return true;
+    return false;
 }
 
 constexpr std::size_t bodies_of_chunk = 4;
+constexpr std::uint32_t hosted_activity = ((1U << bodies_of_chunk) - 1) << bodies_of_chunk;
 
 }  // namespace
 
@@ -35,7 +47,11 @@ std::uint32_t activity_of(const StageBodies& bodies) {
     std::uint32_t activity = 0;
     for (const auto& stage : bodies)
         for (std::size_t b = 0; b < stage.size(); ++b)
-            if (!only_delays(*stage[b])) activity |= 1U << (b % bodies_of_chunk);
+            if (!is_simple(*stage[b])) activity |= 1U << (b % bodies_of_chunk);
+    // Where one pass waits for the host, the host's clock counts in all of them.
+    for (const auto& stage : bodies)
+        if (std::any_of(stage.begin(), stage.end(), [](const BodyCost* b) { return host_matters(*b); }))
+            return activity | hosted_activity;
     return activity;
 }
 
@@ -142,11 +158,22 @@ private:
         return true;
     }
 
-    bool is_active(const Instruction& i) const {
-        return (activity_ >> (static_cast<std::size_t>(i.body) % bodies_of_chunk) & 1U) != 0 ||
-               i.kind == InstructionKind::optimizer_step;
+    Kind kind_of_body(const Instruction& i) const {
+        const std::size_t body = static_cast<std::size_t>(i.body) % bodies_of_chunk;
+        if (i.kind == InstructionKind::optimizer_step) return Kind::optimizer;
+        if ((activity_ >> body & 1U) != 0) return Kind::body;
+        return (activity_ & hosted_activity) != 0 ? Kind::hosted : Kind::delay;
     }
-    std::size_t streams_of(const Instruction& i) const { return is_active(i) ? body_streams : 1; }
+    // Clocks that an operation sets.
+    static std::size_t outputs_of(Kind kind) {
+        switch (kind) {
+            case Kind::hosted: return hosted_streams;
+            case Kind::body:
+            case Kind::optimizer: return body_streams;
+            default: return 1;
+        }
+    }
+    std::size_t streams_of(const Instruction& i) const { return outputs_of(kind_of_body(i)); }
 
     Operation& emit(Kind kind, std::size_t s, std::size_t streams, Clock outputs) {
         Operation o;
@@ -158,7 +185,7 @@ private:
         o.output = out_.clocks_;
         out_.clocks_ += outputs;
         out_.inputs_.insert(out_.inputs_.end(), inputs_.begin(), inputs_.end());
-        std::uint32_t round = kind == Kind::delay || kind == Kind::body || kind == Kind::optimizer ? 1 : 0;
+        std::uint32_t round = kind < Kind::message ? 1 : 0;
         std::uint32_t begin = 0;
         for (const Clock in : inputs_) begin = std::max(begin, round_of_[in]);
         round_of_.resize(out_.clocks_, begin + round);
@@ -169,9 +196,7 @@ private:
     void take_body(std::size_t s, Walk& w, std::size_t n) {
         const Instruction& i = w.code[n];
         const std::size_t streams = streams_of(i);
-        const Kind kind = i.kind == InstructionKind::optimizer_step ? Kind::optimizer
-                          : is_active(i)                            ? Kind::body
-                                                                    : Kind::delay;
+        const Kind kind = kind_of_body(i);
         // What the optimizer waits for besides another stage comes first: see Timeline::walk.
         if (kind == Kind::optimizer) tied_last(w, i);
         const bool reduction = kind != Kind::optimizer && reduction_last(i, streams);
@@ -273,7 +298,7 @@ private:
             const auto first = out_.inputs_.begin() + o.inputs;
             o.inputs = static_cast<std::uint32_t>(inputs.size());
             std::transform(first, first + o.count, std::back_inserter(inputs), [&](Clock c) { return renumbered[c]; });
-            const Clock outputs = o.kind == Kind::body || o.kind == Kind::optimizer ? body_streams : 1;
+            const auto outputs = static_cast<Clock>(outputs_of(o.kind));
             for (Clock c = 0; c < outputs; ++c) renumbered[o.output + c] = next + c;
             o.output = next;
             next += outputs;
@@ -374,20 +399,29 @@ Timeline::Timeline(const Skeleton& skeleton, std::uint32_t activity) {
 
 namespace {
 
-// `took` from the compute stream's start to its exit, of which it waited so long for the context stream.
-void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, Time took, Time for_context) {
+// What computing took from its start to its exit, and of that waited for others.
+struct Took {
+    Time all, for_host, for_context;
+};
+
+void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, const Took& took) {
     (optimizer ? t.optimizer : forwards ? t.forward : t.backward) += cost.kernels;
     t.recompute += cost.recompute;
     t.tensor_exposed += cost.tensor;
-    t.context_exposed += cost.context + for_context;
-    // Inside a pass the compute stream idles for nothing but that, gathers and reductions.
-    t.data_exposed += took - for_context - cost.kernels - cost.recompute - cost.tensor - cost.context;
+    t.context_exposed += cost.context + took.for_context;
+    t.host_exposed += took.for_host;
+    t.overhead += cost.overhead;
+    // Inside a pass the compute stream idles for nothing but that, gathers and reductions; and what those take
+    // of its time while it computes is theirs.
+    t.data_exposed += took.all - took.for_host - took.for_context - cost.kernels - cost.recompute - cost.overhead -
+                      cost.tensor - cost.context;
 }
 
 // later + n (later - earlier), part by part
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
-    for (Time StageTime::*part : {&StageTime::forward, &StageTime::backward, &StageTime::recompute,
-                                  &StageTime::tensor_exposed, &StageTime::context_exposed, &StageTime::data_exposed})
+    for (Time StageTime::*part :
+         {&StageTime::forward, &StageTime::backward, &StageTime::recompute, &StageTime::tensor_exposed,
+          &StageTime::context_exposed, &StageTime::data_exposed, &StageTime::host_exposed, &StageTime::overhead})
         later.*part += (later.*part - earlier.*part) * n;
 }
 
@@ -487,9 +521,11 @@ private:
                 const BodyCost& cost = *bodies_[o.stage][o.body];
                 clocks_[o.output] = latest(o, 0, o.count) + cost.exit[0][0];
                 if constexpr (accounts)
-                    account_body((*times_)[o.stage], false, o.forwards, cost, Time{cost.exit[0][0]}, Time{});
+                    account_body((*times_)[o.stage], false, o.forwards, cost,
+                                 {Time{cost.exit[0][0]}, Time{cost.exit[0][0] - cost.exit_without_host[0]}, Time{}});
                 break;
             }
+            case Kind::hosted: take_hosted<accounts>(o); break;
             case Kind::optimizer:
             case Kind::body: take_body<accounts>(o); break;
             case Kind::message: complete(o, (o.forwards ? d_.next : d_.previous)[o.stage]); break;
@@ -508,6 +544,30 @@ private:
 
     void complete(const Operation& o, Time duration) { clocks_[o.output] = latest(o, 0, o.count) + duration.value; }
 
+    // What a body of compute and host alone comes to: two clocks of three.
+    template <bool accounts>
+    void take_hosted(const Operation& o) {
+        const BodyCost& cost = *bodies_[o.stage][o.body];
+        const std::uint32_t* const in = t_.inputs_.data() + o.inputs;
+        const std::int64_t compute = clocks_[in[0]], hosts = clocks_[in[host]];
+        const std::int64_t input = latest(o, hosted_streams, o.count);
+        for (std::size_t s = 0; s < hosted_streams; ++s) {
+            const auto& way = cost.exit[s];
+            const auto from = [&](std::int64_t clock, std::size_t port) {
+                return way[port] == BodyCost::never ? 0 : clock + way[port];
+            };
+            clocks_[o.output + s] = std::max({from(compute, 0), from(hosts, host), from(input, input_port)});
+        }
+        if constexpr (accounts) {
+            std::array<Time, body_ports> entry{};
+            entry[0] = Time{compute}, entry[host] = Time{hosts}, entry[input_port] = Time{input};
+            const Time exit{clocks_[o.output]};
+            account_body((*times_)[o.stage], false, o.forwards, cost,
+                         {exit - std::max(entry[0], entry[input_port]),
+                          exit - foretrain::latest(cost.exit_without_host, entry), Time{}});
+        }
+    }
+
     template <bool accounts>
     void take_body(const Operation& o) {
         const BodyCost& cost = *bodies_[o.stage][o.body];
@@ -520,8 +580,10 @@ private:
         if constexpr (accounts) {
             const bool optimizer = o.kind == Kind::optimizer;
             StageTime& t = (*times_)[o.stage];
-            account_body(t, optimizer, o.forwards, cost, exit[0] - std::max(entry[0], entry[input_port]),
-                         exit[0] - cost.computed_without_context(entry));
+            const Time without_host = foretrain::latest(cost.exit_without_host, entry);
+            account_body(t, optimizer, o.forwards, cost,
+                         {exit[0] - std::max(entry[0], entry[input_port]), exit[0] - without_host,
+                          without_host - foretrain::latest(cost.exit_without_either, entry)});
             // It waits for this stage's gradients, and last for those of a tied embedding.
             if (optimizer) t.data_exposed += std::max(Time{}, Time{latest(o, body_streams, o.count - 1U)} - entry[0]);
         }
@@ -540,7 +602,7 @@ private:
         // What is left to wait for after the optimizer's own kernels: gathers, or messages.
         t.data_exposed += Time{latest(o, 0, o.streams) - latest(o, 0, 1)};
         t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
-                             t.context_exposed - t.data_exposed;
+                             t.context_exposed - t.data_exposed - t.host_exposed - t.overhead;
     }
 
     const Timeline& t_;

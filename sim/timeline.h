@@ -32,8 +32,9 @@ struct Estimate {
     std::vector<StageTime> times;  // by stage
 };
 
-// Which bodies of a stage are more than a delay of the compute stream, by their place in Stage::bodies:
-// a bit each, over all stages and chunks. Two plans of one schedule and activity share a timeline.
+// Which bodies of a stage are more than a delay of the compute stream, by their place in Stage::bodies, over
+// all stages and chunks: a bit each for those that use more than the compute stream and the host, and a bit
+// each for those that computing waits for the host in. Two plans of one schedule and activity share a timeline.
 std::uint32_t activity_of(const StageBodies& bodies);
 
 // What is not a body takes; by stage where it matters.
@@ -62,7 +63,17 @@ public:
 private:
     friend class TimelineBuilder;
 
-    enum class Kind : std::uint8_t { delay, body, optimizer, message, clear_loss, reduce_loss, reduce_tied, end };
+    enum class Kind : std::uint8_t {
+        delay,
+        hosted,
+        body,
+        optimizer,
+        message,
+        clear_loss,
+        reduce_loss,
+        reduce_tied,
+        end
+    };
     struct Operation {
         Kind kind = Kind::delay;
         bool forwards = false;        // a message: to the next stage

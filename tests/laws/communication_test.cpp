@@ -63,7 +63,7 @@ TEST(Communication, CountedIsPredicted) {
             ASSERT_EQ(rank.wire, predicted(program, rank.rank)) << describe(plan.parallelism) << " rank " << rank.rank;
         // And the closed form, which counts each stage's first rank.
         const Skeleton skeleton = make_skeleton(plan);
-        const CostModel cost(plan.cluster, plan.grid());
+        const CostModel cost(plan);
         const std::vector<WireCount> closed = Estimator(skeleton, cost).wire();
         for (std::size_t s = 0; s < closed.size(); ++s)
             ASSERT_EQ(closed[s], predicted(program, plan.grid().rank_in_stage(0, static_cast<std::int64_t>(s))));
