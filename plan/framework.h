@@ -27,6 +27,8 @@ struct Framework {
     bool runnable = false;  // `run` and `validate` accept it
     std::vector<int> zero_stages;
     std::vector<Schedule> schedules;
+    bool has_tensor_ranks = true;
+    bool has_pipeline = true;
     bool interleaves = false;  // several chunks a stage (virtual_pipeline)
     std::vector<DType> precisions;
     std::vector<Recompute::Kind> recompute;

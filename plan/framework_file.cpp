@@ -109,6 +109,8 @@ void read_abilities(const Json& value, Framework& f) {
             f.zero_stages.push_back(static_cast<int>(z.integer(0, 3)));
     }
     list_of(value, "schedules", {"gpipe", "1f1b"}, f.schedules);
+    flag(value, "has_tensor_ranks", f.has_tensor_ranks);
+    flag(value, "has_pipeline", f.has_pipeline);
     flag(value, "interleaves", f.interleaves);
     if (value.has("precisions")) {
         f.precisions.clear();
@@ -152,10 +154,27 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
     file.at("format").one_of({framework_format});
     const std::size_t first = out.size();
     for (const Json& version : file.at("versions").items()) {
-        version.only_keys({"version", "like", "runnable", "zero_stages", "schedules", "interleaves", "precisions",
-                           "recompute", "context_methods", "default_sequence_parallel", "default_zero_stage",
-                           "default_gradient_overlap", "default_parameter_overlap", "vocab_multiple", "loss_fp32_copy",
-                           "recompute_stops_early", "reserved_bytes", "costs", "sources"});
+        version.only_keys({"version",
+                           "like",
+                           "runnable",
+                           "zero_stages",
+                           "has_tensor_ranks",
+                           "has_pipeline",
+                           "schedules",
+                           "interleaves",
+                           "precisions",
+                           "recompute",
+                           "context_methods",
+                           "default_sequence_parallel",
+                           "default_zero_stage",
+                           "default_gradient_overlap",
+                           "default_parameter_overlap",
+                           "vocab_multiple",
+                           "loss_fp32_copy",
+                           "recompute_stops_early",
+                           "reserved_bytes",
+                           "costs",
+                           "sources"});
         Framework f;
         if (version.has("like")) {
             std::vector<std::string> before;

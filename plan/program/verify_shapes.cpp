@@ -189,11 +189,13 @@ private:
     bool added() {
         constexpr std::int64_t longest = 1'000'000'000'000'000;  // picoseconds: a quarter of an hour
         if (i_.share < 0 || (i_.share != Instruction::whole && !is_collective(i_.kind) && i_.kind != Kind::stall))
-            return fail("added", fmt::format("a share of {} per mille: of a collective, or of what one takes", i_.share));
+            return fail("added",
+                        fmt::format("a share of {} per mille: of a collective, or of what one takes", i_.share));
         if (i_.like != Kind::kernel && (i_.kind != Kind::stall || !is_collective(i_.like)))
             return fail("added", fmt::format("like {}: only a stall is like another, a collective", name_of(i_.like)));
         if (!is_added(i_.kind)) return true;
-        if ((i_.stream == Stream::host) != (i_.kind == Kind::launch) || (i_.kind == Kind::stall && i_.stream != Stream::compute))
+        if ((i_.stream == Stream::host) != (i_.kind == Kind::launch) ||
+            (i_.kind == Kind::stall && i_.stream != Stream::compute))
             return fail("added", "a launch is on the host's stream, a stall on the compute stream");
         if (i_.count < 0 || i_.count > (i_.like == Kind::kernel ? longest : most_elements))
             return fail("added", fmt::format("count {} is out of range", i_.count));
