@@ -45,6 +45,7 @@ int run_models(const Arguments& arguments, Console& console);
 int run_clusters(const Arguments& arguments, Console& console);
 int run_estimate(const Arguments& arguments, Console& console);
 int run_simulate(const Arguments& arguments, Console& console);
+int run_plan(const Arguments& arguments, Console& console);
 int run_sweep(const Arguments& arguments, Console& console);
 int run_run(const Arguments& arguments, Console& console);
 int run_validate(const Arguments& arguments, Console& console);

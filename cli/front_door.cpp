@@ -18,6 +18,7 @@ constexpr Command all_commands[] = {
     {"estimate", "predict one plan: time, communication, memory", run_estimate},
     {"simulate", "the same by event simulation; --trace FILE for Perfetto", run_simulate},
     {"sweep", "try every parallel plan; print the best and why the rest fell", run_sweep},
+    {"plan", "recommend one plan, with its reasons in sentences", run_plan},
     {"run", "execute a plan", run_run},
     {"validate", "execute a plan and compare it with its prediction", run_validate},
     {"calibrate", "measure this machine and write a cluster file", run_calibrate},

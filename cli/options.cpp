@@ -160,6 +160,12 @@ std::vector<std::int64_t> Options::integers(const std::string& name, std::int64_
     return numbers;
 }
 
+Options Options::with(const std::string& name, std::string value) const {
+    Options other = *this;
+    other.values_[name] = std::move(value);
+    return other;
+}
+
 std::optional<Options> parse(const Syntax& syntax, const Arguments& arguments, Console& console) {
     Options options;
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");

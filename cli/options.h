@@ -56,6 +56,8 @@ public:
     std::vector<std::string> list(const std::string& name) const;  // "1,2,4"; not empty
     std::vector<std::int64_t> integers(const std::string& name, std::int64_t least, std::int64_t most) const;
 
+    Options with(const std::string& name, std::string value) const;  // the same, but for one value
+
     const std::vector<std::string>& positional() const { return positional_; }
     const std::vector<std::string>& after_dashes() const { return after_dashes_; }
 

@@ -2,10 +2,12 @@
 #include <ostream>
 
 #include "cli/plan_options.h"
+#include "cli/training_options.h"
 #include "plan/check.h"
 #include "plan/program/lower.h"
 #include "reports/chrome_trace.h"
 #include "reports/prediction_report.h"
+#include "sim/nearest_change.h"
 #include "sim/predict.h"
 
 namespace foretrain::cli {
@@ -17,8 +19,10 @@ Syntax syntax_of(const std::string& name, const std::string& summary, std::vecto
                   .summary = summary,
                   .examples = {"foretrain " + name +
                                    " --model gpt2 --cluster dgx-h100 --global-batch-size 64 --sequence-length 1024",
-                               "foretrain " + name + " --plan plan.json --tensor 4 --recompute full --format json"},
+                               "foretrain " + name + " --plan plan.json --tensor 4 --recompute full --format json",
+                               "foretrain " + name + " --plan plan.json --tokens 15T --price 2.5 --power 1000"},
                   .groups = plan_option_groups()};
+    syntax.groups.push_back(training_option_group());
     OptionGroup output = output_options();
     output.options.push_back(save_plan_option());
     for (Option& option : further) output.options.push_back(std::move(option));
@@ -32,7 +36,10 @@ std::string report(const Prediction& prediction, const std::string& format) {
     return prediction_table(prediction);
 }
 
-int finish(const Options& options, Console& console, const Prediction& prediction, const std::string& format) {
+int finish(const Options& options, Console& console, Prediction prediction, const std::string& format) {
+    set_training(prediction, training_wish(options));
+    const bool only_lacks_memory = !prediction.feasible() && !prediction.memory.empty();
+    if (only_lacks_memory) prediction.nearest = nearest_changes(prediction);
     save_plan(options, console, prediction.plan);
     write_result(options, console, report(prediction, format));
     return prediction.feasible() ? done : answer_is_no;
@@ -48,6 +55,7 @@ int run_estimate(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
+    training_wish(*options);  // refused before long work
     return finish(*options, console, estimate(announced(plan_from_options(*options), console)), format);
 }
 
@@ -60,6 +68,7 @@ int run_simulate(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
+    training_wish(*options);  // refused before long work
     const Plan plan = announced(plan_from_options(*options), console);
     Trace trace;
     const Prediction prediction = simulate(plan, &trace);

@@ -1,93 +1,133 @@
-// `foretrain sweep`: every combination of the axes, or of those values that options allow.
+// `foretrain sweep`: every combination of the axes, or of those values that options allow; on one cluster,
+// or on each size of a range.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ostream>
 
 #include "cli/plan_options.h"
-#include "plan/plan_file.h"
+#include "cli/sweep_options.h"
+#include "cli/training_options.h"
+#include "reports/sizes_report.h"
 #include "reports/sweep_report.h"
-#include "sim/sweep.h"
+#include "sim/explain.h"
+#include "sim/sizes.h"
 
 namespace foretrain::cli {
 
 namespace {
 
-constexpr std::int64_t largest = std::int64_t{1} << 40;
-
 Syntax sweep_syntax() {
     Syntax syntax{
         .usage = "foretrain sweep [options]",
         .summary =
-            "Tries every parallel plan of a model on a cluster; prints the fastest ones, what less memory\n"
-            "would cost (the Pareto front), and why the rest fell. An axis that is given takes only the\n"
-            "values listed. Exits with 1 if no plan is feasible.",
+            "Tries every parallel plan of a model on a cluster; prints the fastest ones, what limits the best,\n"
+            "what less memory would cost (the Pareto front), and why the rest fell. An axis that is given takes\n"
+            "only the values listed. With several sizes of the cluster, each is swept: prints the best plan of\n"
+            "each, and which sizes nothing beats. Exits with 1 if no plan is feasible.",
         .examples =
             {"foretrain sweep --model llama-3-8b --cluster dgx-h100 --nodes 2 --global-batch-size 256 \\",
-             "    --sequence-length 4096",
-             "foretrain sweep --plan plan.json --tensor 4,8 --recompute none,full --top 5 --save-plan best.json"},
-        .groups = sweep_base_option_groups()};
-    OptionGroup axes{"Axes (values with commas between them; left out: all that are worth trying)",
-                     {{"tensor", "N,...", "tensor-parallel ranks"},
-                      {"context", "N,...", "ranks that share a sequence (1; up to 16 from 16k tokens on)"},
-                      {"context-method", "HOW,...", "ring, all-to-all (the plan file's, else ring)"},
-                      {"pipeline", "N,...", "pipeline stages"},
-                      {"virtual-pipeline", "N,...", "chunks a stage"},
-                      {"data", "N,...", "data-parallel ranks"},
-                      {"zero-stage", "N,...", "0 to 3"},
-                      {"micro-batch-size", "N,...", "samples a microbatch"},
-                      {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
-                      {"recompute", "HOW,...", recompute_help},
-                      {"max-memory", "GIB", "of each GPU, less than it has"}}};
+             "    --sequence-length 4096 --explain",
+             "foretrain sweep --plan plan.json --tensor 4,8 --recompute none,full --top 5 --save-plan best.json",
+             "foretrain sweep --model llama-3-8b --cluster dgx-h100 --nodes 8,16,32 --global-batch-size 512 \\",
+             "    --sequence-length 8192 --tokens 15T --price 2.5"},
+        .groups = sweep_option_groups()};
+    for (OptionGroup& group : syntax.groups)
+        for (Option& option : group.options)
+            if (option.name == "nodes" || option.name == "gpus")
+                option = {option.name, "N,...|A..B", option.help + "; of several, each is swept"};
     OptionGroup output = output_options();
+    output.options.push_back({"explain", "",
+                              "what would move the best plan most (links, latency, memory, micro-\n"
+                              "batch), the bandwidth that hides its communication, the largest\n"
+                              "micro-batch, the fewest GPUs; searches several times more"});
     output.options.push_back({"top", "N", "plans to list (10)"});
+    output.options.push_back({"exhaustive", "", "estimate every feasible plan, and skip none by its bound"});
     output.options.push_back({"save-plan", "FILE", "write the best plan there, model and cluster inlined"});
-    output.options.push_back({"threads", "N", "to search with (all cores); the answer is the same"});
-    syntax.groups.push_back(std::move(axes));
+    output.options.push_back(threads_option());
+    syntax.groups.push_back(training_option_group());
     syntax.groups.push_back(std::move(output));
     return syntax;
 }
 
-SweepSpace space_from(const Options& options) {
-    SweepSpace space;
-    const auto sizes = [&](const char* name, std::vector<std::int64_t>& axis) {
-        if (options.has(name)) axis = options.integers(name, 1, largest);
-    };
-    sizes("tensor", space.tensor);
-    sizes("context", space.context);
-    sizes("pipeline", space.pipeline);
-    sizes("virtual-pipeline", space.virtual_pipeline);
-    sizes("data", space.data);
-    sizes("micro-batch-size", space.micro_batch_size);
-    if (options.has("zero-stage"))
-        for (std::int64_t stage : options.integers("zero-stage", 0, 3))
-            space.zero_stage.push_back(static_cast<int>(stage));
-    if (options.has("context-method"))
-        for (const std::string& how : options.list("context-method"))
-            space.context_method.push_back(for_option("context-method", [&] { return context_method_from_text(how); }));
-    if (options.has("schedule"))
-        for (const std::string& name : options.list("schedule"))
-            space.schedule.push_back(for_option("schedule", [&] { return schedule_from_text(name); }));
-    if (options.has("recompute"))
-        for (const std::string& how : options.list("recompute"))
-            space.recompute.push_back(for_option("recompute", [&] { return recompute_from_text(how); }));
-    if (options.has("sequence-parallel"))
-        space.sequence_parallel = options.choice("sequence-parallel", {"on", "off"}) == "on";
-    return space;
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-SweepOptions sweep_options_from(const Options& options) {
-    SweepOptions sweep;
-    sweep.space = space_from(options);
-    sweep.top = static_cast<int>(options.integer_or("top", 10, 1, 1'000'000));
-    sweep.threads = static_cast<int>(options.integer_or("threads", 0, 1, 4096));
-    if (options.has("max-memory")) {
-        const double bytes = options.number("max-memory", 0) * static_cast<double>(GiB);
-        if (bytes < 1 || bytes > 1e18)
-            option_error("max-memory", options.text("max-memory"), "GiB, more than 0 and less than 900 million");
-        sweep.max_memory = Bytes{static_cast<std::int64_t>(bytes)};
+SweepResult swept(const Options& options, const Plan& base, const SweepOptions& search, Console& console) {
+    const auto start = std::chrono::steady_clock::now();
+    SweepResult result = sweep(base, search);
+    result.elapsed_s = seconds_since(start);
+    clear_progress(console);
+    console.err << fmt::format("sweep: {} plans in {:.3f} s\n", result.enumerated, result.elapsed_s);
+    const std::optional<TrainingWish> wish = training_wish(options);
+    for (std::vector<Prediction>* plans : {&result.best, &result.pareto})
+        for (Prediction& p : *plans) set_training(p, wish);
+    if (!options.has("explain")) return result;
+    show_stage(console, "explaining");
+    result.explanation = result.best.empty() ? explain_none(base, search) : explain(result.best.front(), search);
+    clear_progress(console);
+    return result;
+}
+
+int sweep_one(const Options& options, Console& console, const std::string& format) {
+    SweepOptions search = sweep_options_from(options);
+    show_progress(search, console);
+    const Plan base = announced(sweep_base_from_options(options), console);
+    check_output(options);
+    const SweepResult result = swept(options, base, search, console);
+    if (!result.best.empty())
+        save_plan(options, console, result.best.front().plan);
+    else if (options.has("save-plan"))
+        console.err << fmt::format("foretrain: {} was not written: no plan is feasible\n", options.text("save-plan"));
+    if (format == "json")
+        write_result(options, console, sweep_json(result).dump() + "\n");
+    else if (format == "csv")
+        write_result(options, console, sweep_csv(result));
+    else
+        write_result(options, console, sweep_table(result, static_cast<std::size_t>(search.top)));
+    return result.best.empty() ? answer_is_no : done;
+}
+
+// The option that names several sizes, if one does.
+std::string range_option(const Options& options) {
+    for (const char* name : {"nodes", "gpus"})
+        if (options.has(name) && options.text(name).find_first_of(",.") != std::string::npos) return name;
+    return "";
+}
+
+int sweep_range(const Options& options, Console& console, const std::string& format, const std::string& range) {
+    for (const char* name : {"save-plan", "explain", "top"})
+        if (options.has(name)) option_error(name, fmt::format("it beside several sizes (--{})", range), "one size");
+    SweepOptions search = sweep_options_from(options);
+    search.top = 1;
+    show_progress(search, console);
+    const std::optional<TrainingWish> wish = training_wish(options);
+    std::vector<Plan> bases;
+    for (const std::int64_t size : sizes_in(range, options.text(range)))
+        bases.push_back(sweep_base_from_options(options.with(range, std::to_string(size))));
+    announced(bases.front(), console);
+    check_output(options);
+    const auto start = std::chrono::steady_clock::now();
+    RangeResult result{.base = bases.front()};
+    std::int64_t enumerated = 0;
+    for (const Plan& base : bases) {
+        result.sizes.push_back(sweep_size(base, search));
+        enumerated += result.sizes.back().enumerated;
+        if (result.sizes.back().best) set_training(*result.sizes.back().best, wish);
     }
-    return sweep;
+    mark_fronts(result.sizes);
+    result.elapsed_s = seconds_since(start);
+    clear_progress(console);
+    console.err << fmt::format("sweep: {} sizes, {} plans in {:.3f} s\n", bases.size(), enumerated, result.elapsed_s);
+    write_result(options, console,
+                 format == "json"  ? sizes_json(result).dump() + "\n"
+                 : format == "csv" ? sizes_csv(result)
+                                   : sizes_table(result));
+    return std::any_of(result.sizes.begin(), result.sizes.end(), [](const SizeResult& s) { return s.best.has_value(); })
+               ? done
+               : answer_is_no;
 }
 
 }  // namespace
@@ -96,29 +136,9 @@ int run_sweep(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(sweep_syntax(), arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
-    SweepOptions search = sweep_options_from(*options);
-    const Plan base = announced(sweep_base_from_options(*options), console);
-    check_output(*options);
-    if (console.interactive)
-        search.progress = [&](std::int64_t done_so_far, std::int64_t of) {
-            console.err << fmt::format("\rsweep: {} of {}", done_so_far, of) << std::flush;
-        };
-    const auto start = std::chrono::steady_clock::now();
-    SweepResult result = sweep(base, search);
-    result.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    console.err << fmt::format("{}sweep: {} plans in {:.3f} s\n", console.interactive ? "\r\033[K" : "",
-                               result.enumerated, result.elapsed_s);
-    if (!result.best.empty())
-        save_plan(*options, console, result.best.front().plan);
-    else if (options->has("save-plan"))
-        console.err << fmt::format("foretrain: {} was not written: no plan is feasible\n", options->text("save-plan"));
-    if (format == "json")
-        write_result(*options, console, sweep_json(result).dump() + "\n");
-    else if (format == "csv")
-        write_result(*options, console, sweep_csv(result));
-    else
-        write_result(*options, console, sweep_table(result, static_cast<std::size_t>(search.top)));
-    return result.best.empty() ? answer_is_no : done;
+    training_wish(*options);  // refused before long work
+    const std::string range = range_option(*options);
+    return range.empty() ? sweep_one(*options, console, format) : sweep_range(*options, console, format, range);
 }
 
 }  // namespace foretrain::cli

@@ -133,6 +133,7 @@ struct NetworkConstants {
     double two_node_tree_gbps = 0;  // cap of the two-node tree's better-than-line all-reduce; 0: none
     double p2p_us = 12;
     double p2p_efficiency = 0.94;
+    double latency_scale = 1;  // of all times that do not depend on a bandwidth
     double spread = 0;
     BirthCertificate born;
     bool operator==(const NetworkConstants&) const = default;

@@ -102,7 +102,7 @@ double network_all_reduce_us(std::int64_t bytes, const GroupPlacement& group, co
     const double x = volume * s / (gbps * us_per_gb);
     const double latency = base_latency + 2 * ((g - 1) * tree_step_inside + rounds * network.hop_us);
     const double fill = rounds * (network.l1_us * s / (s + l1_half) + network.k_us * s / (s + k_half));
-    return latency + x + fill + std::sqrt(x * network.ramp_us);
+    return network.latency_scale * (latency + fill) + x + std::sqrt(x * network.ramp_us);
 }
 
 double network_ring_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
@@ -112,13 +112,15 @@ double network_ring_us(std::int64_t bytes, const GroupPlacement& group, const Do
     if (group.per_node > 1) gbps = std::min(gbps, domain.ring_of(group.per_node));
     const double across = as_double(group.nodes - 1), inside = as_double(group.ranks - 1) - across;
     const double x = (n - 1) / n * as_double(bytes) / (gbps * us_per_gb);
-    const double simple = base_latency + inside * simple_step_inside + across * simple_step_across + x;
+    const double scale = network.latency_scale;
+    const double simple = scale * (base_latency + inside * simple_step_inside + across * simple_step_across) + x;
     if (as_double(bytes) / n >= ll_chunk_limit) return simple;
-    return std::min(simple, base_latency + inside * ll_step_inside + across * ll_step_across + ll_inflation * x);
+    return std::min(simple,
+                    scale * (base_latency + inside * ll_step_inside + across * ll_step_across) + ll_inflation * x);
 }
 
 double network_message_us(std::int64_t bytes, double line_gbps, const NetworkConstants& network) {
-    return network.p2p_us + as_double(bytes) / (network.p2p_efficiency * line_gbps * us_per_gb);
+    return network.latency_scale * network.p2p_us + as_double(bytes) / (network.p2p_efficiency * line_gbps * us_per_gb);
 }
 
 double network_all_to_all_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain) {

@@ -60,6 +60,7 @@ double network_all_reduce_us(std::int64_t bytes, const GroupPlacement& group, co
 double network_ring_us(std::int64_t bytes, const GroupPlacement& group, const DomainConstants& domain,
                        const NetworkConstants& network);
 
+// In all three, times without a bandwidth are taken latency_scale times.
 // p2p + S / (p2p_efficiency * line), with one rank's line rate in GB/s.
 double network_message_us(std::int64_t bytes, double line_gbps, const NetworkConstants& network);
 

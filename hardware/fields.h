@@ -228,6 +228,7 @@ void visit(Visitor& v, NetworkConstants& c) {
     v("two_node_tree_gbps", c.two_node_tree_gbps, 0.0, fastest_gbps);
     v("p2p_us", c.p2p_us, 0.0, longest_us);
     v("p2p_efficiency", c.p2p_efficiency, 1e-3, 1.0);
+    v("latency_scale", c.latency_scale, 0.0, 1e3);
     v("spread", c.spread, 0.0, widest_spread);
     v("born", c.born);
 }

@@ -41,6 +41,12 @@ std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::in
     return order;
 }
 
+std::int64_t enough_microbatches(Schedule schedule, std::int64_t stages, std::int64_t chunks,
+                                 std::int64_t microbatches) {
+    if (schedule == Schedule::gpipe) return microbatches;
+    return std::min(microbatches, chunks == 1 ? stages + 8 : 6 * stages);
+}
+
 std::int64_t most_in_flight(const std::vector<Pass>& order) {
     std::int64_t now = 0;
     std::int64_t most = 0;

@@ -30,6 +30,11 @@ struct Pass {
 std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches,
                                  std::int64_t chunks = 1);
 
+// So many of a step's microbatches show all that the schedule does: after the warm-up 1F1B repeats itself,
+// every microbatch or, interleaved, every round of `stages`, and what is in flight with it.
+std::int64_t enough_microbatches(Schedule schedule, std::int64_t stages, std::int64_t chunks,
+                                 std::int64_t microbatches);
+
 // The most chunk passes whose activations a stage holds at once: forwards begun minus backwards done.
 std::int64_t most_in_flight(const std::vector<Pass>& order);
 

@@ -57,6 +57,24 @@ std::string short_count(double value) {
     return fmt::format("{:.0f}", value);
 }
 
+std::string wrapped(const std::string& words, std::size_t indent, std::size_t width) {
+    std::string out, line(indent, ' ');
+    bool begun = false;
+    for (std::size_t from = 0; from < words.size();) {
+        const std::size_t blank = std::min(words.find(' ', from), words.size());
+        const std::string word = words.substr(from, blank - from);
+        if (begun && line.size() + 1 + word.size() > width) {
+            out += line + '\n';
+            line = std::string(indent + 2, ' ');
+            begun = false;
+        }
+        line += (begun ? " " : "") + word;
+        begun = true;
+        from = blank + 1;
+    }
+    return out + line + '\n';
+}
+
 std::string bar(double fraction, std::size_t width) {
     const double clamped = std::clamp(fraction, 0.0, 1.0);
     const auto filled = static_cast<std::size_t>(std::llround(clamped * static_cast<double>(width)));

@@ -23,6 +23,8 @@ std::string percent(double fraction);         // one decimal
 std::string signed_percent(double fraction);  // with its sign, "-5.1 %"
 std::string gib(Bytes bytes);                 // "12.34", for columns whose heading says GiB
 std::string short_count(double value);        // "8.03 B", "124 M": parameters
+// Words set in lines of at most `width` columns, indented; further lines two columns more. Ends in a line end.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
 // A bar of `width` cells, `fraction` of them filled; more than full ends in '!'.
 std::string bar(double fraction, std::size_t width);

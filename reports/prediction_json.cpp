@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/plan_file.h"
+#include "reports/explain_report.h"
 #include "reports/prediction_parts.h"
 #include "reports/prediction_report.h"
 #include "reports/text_table.h"
@@ -10,6 +11,13 @@
 namespace foretrain {
 
 namespace {
+
+Json moment_json(const PeakMoment& m) {
+    Json moment = Json::object();
+    moment.set("text", text(m));
+    moment.set("pass", m.pass).set("microbatch", m.microbatch).set("section", m.section);
+    return moment.set("microbatches_in_flight", m.in_flight);
+}
 
 Json memory_json(const Prediction& p) {
     Json stages = Json::array();
@@ -26,6 +34,7 @@ Json memory_json(const Prediction& p) {
         stage.set("reserved", m.reserved.value);
         stage.set("total", m.total().value);
         stage.set("live_peak", m.live_peak.value);
+        if (i < p.peaks.size()) stage.set("live_peak_at", moment_json(p.peaks[i]));
         stages.push(std::move(stage));
     }
     Json memory = Json::object();
@@ -33,11 +42,45 @@ Json memory_json(const Prediction& p) {
     memory.set("peak_bytes", p.peak_bytes().value);
     memory.set("padded_vocab_size", p.memory.empty() ? Json() : Json(padded_vocabulary(p)));
     memory.set("stages", std::move(stages));
+    if (p.memory.empty()) return memory;
+    const MemoryVerdict verdict = verdict_of(p);
+    memory.set("verdict", name_of(verdict.fit)).set("margin_bytes", verdict.margin.value);
+    memory.set("margin_share", verdict.margin_share);
     return memory;
 }
 
 StageTime slowest(const Prediction& p) {
     return p.times.empty() ? StageTime{} : p.times[static_cast<std::size_t>(p.slowest_stage())];
+}
+
+Json by_pass_json(const StageTime& t) {
+    Json passes = Json::object();
+    for (const TimePart& part : by_pass(t)) passes.set(part.key, seconds(part.time));
+    return passes;
+}
+
+Json collectives_json(const Prediction& p) {
+    Json all = Json::array();
+    for (const SentBytes& s : communication_by_collective(p)) {
+        Json one = Json::object();
+        all.push(one.set("group", s.group).set("collective", s.collective).set("bytes_per_gpu", s.bytes.value));
+    }
+    return all;
+}
+
+// What is unknown is null.
+Json training_json(const TrainingCost& c) {
+    const auto known = [](bool is_known, double x) { return is_known ? Json(x) : Json(); };
+    Json out = Json::object();
+    out.set("tokens", c.tokens).set("steps", c.steps).set("days", c.days).set("gpu_hours", c.device_hours);
+    const bool priced = c.price.most > 0, powered = c.watts > 0;
+    out.set("price_usd_per_gpu_hour",
+            priced ? Json::array().push(Json(c.price.least)).push(Json(c.price.most)) : Json());
+    out.set("money_usd", priced ? Json::array().push(Json(c.money_least)).push(Json(c.money_most)) : Json());
+    out.set("power_watts_per_gpu", known(powered, c.watts)).set("energy_mwh", known(powered, c.megawatt_hours));
+    Json assumed = Json::array();
+    for (const std::string& what : c.assumed) assumed.push(Json(what));
+    return out.set("assumed", std::move(assumed));
 }
 
 std::string number(double value) { return fmt::format("{:.9g}", value); }
@@ -71,6 +114,10 @@ Json prediction_json(const Prediction& p) {
     out.set("breakdown_s", std::move(time));
     out.set("communication_bytes_per_gpu", std::move(communication));
     out.set("memory", memory_json(p));
+    if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(slowest(p)));
+    if (!p.wire.empty()) out.set("communication_by_collective", collectives_json(p));
+    if (p.nearest) out.set("nearest_changes", nearest_json(p));
+    if (p.training) out.set("training", training_json(*p.training));
     return out;
 }
 
@@ -108,8 +155,12 @@ std::string prediction_csv_heading() {
                                    "hfu",
                                    "peak_bytes",
                                    "capacity_bytes"};
+    for (const TimePart& part : by_pass({})) cells.push_back(part.key + "_s");
     for (const TimePart& part : breakdown({})) cells.push_back(part.key + "_s");
     for (const auto& [axis, bytes] : communication_by_axis({})) cells.push_back(axis + "_bytes_per_gpu");
+    for (const char* name : {"training_days", "training_gpu_hours", "training_usd_least", "training_usd_most",
+                             "training_mwh", "verdict", "margin_bytes"})
+        cells.emplace_back(name);
     return csv_line(cells);
 }
 
@@ -154,8 +205,19 @@ std::string prediction_csv_line(const Prediction& p) {
                                    known(timed, p.hfu()),
                                    known(laid_out, p.peak_bytes().value),
                                    known(p.capacity.value > 0, p.capacity.value)};
+    for (const TimePart& part : by_pass(slowest(p))) cells.push_back(known(timed, seconds(part.time)));
     for (const TimePart& part : breakdown(slowest(p))) cells.push_back(known(timed, seconds(part.time)));
     for (const auto& [axis, bytes] : communication_by_axis(p)) cells.push_back(known(timed, bytes.value));
+    const MemoryVerdict verdict = verdict_of(p);
+    const bool asked = p.training.has_value();
+    const TrainingCost c = p.training.value_or(TrainingCost{});
+    cells.push_back(known(asked, c.days));
+    cells.push_back(known(asked, c.device_hours));
+    cells.push_back(known(c.price.most > 0, c.money_least));
+    cells.push_back(known(c.price.most > 0, c.money_most));
+    cells.push_back(known(c.watts > 0, c.megawatt_hours));
+    cells.emplace_back(laid_out ? name_of(verdict.fit) : "");
+    cells.push_back(known(laid_out, verdict.margin.value));
     return csv_line(cells);
 }
 

@@ -6,31 +6,50 @@
 
 namespace foretrain {
 
-namespace {
-
 // Messages run between stages and a tied embedding is synchronised between stages: both are
 // what the pipeline costs. What replicas exchange is what data parallelism costs.
-std::string axis_of(const std::string& wire_key) {
-    const std::string axis = wire_key.substr(0, wire_key.find('.'));
-    if (axis == name_of(Axis::replica)) return "data";
+std::string axis_of_group(const std::string& group) {
+    if (group == name_of(Axis::replica)) return "data";
     for (const char* known : {"tensor", "data", "context", "expert"})
-        if (axis == known) return axis;
+        if (group == known) return group;
     return "pipeline";
 }
 
-}  // namespace
-
 std::vector<TimePart> breakdown(const StageTime& t) {
-    return {{"forward", "forward", "", t.forward},
-            {"backward", "backward", "", t.backward},
-            {"recompute", "recompute", "", t.recompute},
-            {"optimizer", "optimizer", "", t.optimizer},
+    return {{"gemm", "gemm", "matrix products of the layers", t.gemm, true},
+            {"attention", "attention", "", t.attention, true},
+            {"head", "head and loss", "all its kernels", t.head, true},
+            {"other_kernels", "other kernels", "norms, activations, embedding, ...", t.other_kernels(), true},
+            {"recompute", "recompute", "", t.recompute, true},
+            {"optimizer", "optimizer", "", t.optimizer, true},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"host_exposed", "host exposed", "waits for the host to enqueue", t.host_exposed},
             {"overhead", "overhead", "the framework's own", t.overhead},
-            {"pipeline_exposed", "pipeline exposed", "bubble and messages", t.pipeline_exposed}};
+            {"pipeline_exposed", "pipeline exposed", "waits for messages between stages", t.messages()},
+            {"bubble", "bubble", "waits for other stages' passes", t.bubble}};
+}
+
+std::vector<TimePart> by_pass(const StageTime& t) {
+    return {{"forward", "forward", "", t.forward, true}, {"backward", "backward", "recompute apart", t.backward, true}};
+}
+
+std::vector<SentBytes> communication_by_collective(const Prediction& prediction) {
+    std::vector<SentBytes> most;
+    for (const WireCount& stage : prediction.wire)
+        for (const auto& [key, bytes] : stage) {
+            const std::size_t dot = key.find('.');
+            const SentBytes sent{key.substr(0, dot), key.substr(dot + 1), bytes};
+            const auto known = std::find_if(most.begin(), most.end(), [&](const SentBytes& s) {
+                return s.group == sent.group && s.collective == sent.collective;
+            });
+            if (known == most.end())
+                most.push_back(sent);
+            else
+                known->bytes = std::max(known->bytes, bytes);
+        }
+    return most;
 }
 
 std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Prediction& prediction) {
@@ -40,7 +59,7 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
         for (auto& [axis, bytes] : most) {
             Bytes sum;
             for (const auto& [key, sent] : stage)
-                if (axis_of(key) == axis) sum += sent;
+                if (axis_of_group(key.substr(0, key.find('.'))) == axis) sum += sent;
             bytes = std::max(bytes, sum);
         }
     }

@@ -18,13 +18,27 @@ struct TimePart {
     std::string label;  // for tables, with a remark that says what it is
     std::string remark;
     Time time;
+    bool computes = false;  // kernels run; else they are waited for
 };
 
+// By what the time goes to: kinds of kernels, recompute, optimizer, and what is waited for.
 std::vector<TimePart> breakdown(const StageTime& time);
+// The same kernels by the pass that runs them: gemm, attention, head and other kernels once more.
+std::vector<TimePart> by_pass(const StageTime& time);
+
+// Bytes that a GPU sends in a step by one collective of one group, of the stage that sends most by it.
+struct SentBytes {
+    std::string group;       // "tensor", "data", "pipeline", "embedding", ...
+    std::string collective;  // "all_gather", "send", ...
+    Bytes bytes;
+};
+std::vector<SentBytes> communication_by_collective(const Prediction& prediction);
 
 // Bytes sent by a GPU in a step on the axes tensor, data, pipeline, context and expert, each of the
 // stage that sends most on it.
 std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Prediction& prediction);
+
+std::string axis_of_group(const std::string& group);  // "embedding" is of the pipeline
 
 double tokens_per_second_per_device(const Prediction& prediction);
 

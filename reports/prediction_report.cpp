@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "plan/plan_file.h"
+#include "reports/explain_report.h"
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
 #include "reports/text_table.h"
@@ -42,18 +44,15 @@ bool same_memory(const StageMemory& a, const StageMemory& b) {
 }
 
 std::string verdict(const Prediction& p) {
-    const std::int64_t stage = p.largest_stage();
-    const Bytes peak = p.peak_bytes();
-    const Bytes spare = p.capacity - peak;
-    const double share =
-        static_cast<double>(spare.value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
-    const std::string needs = fmt::format("stage {} needs {} of {}", stage, figure(peak), figure(p.capacity));
-    switch (fit_of(p)) {
-        case Fit::fits: return fmt::format("Fits: {}; {} ({}) to spare.", needs, figure(spare), percent(share));
-        case Fit::tight: return fmt::format("Tight: {}; only {} ({}) to spare.", needs, figure(spare), percent(share));
-        case Fit::out_of_memory:
-            return fmt::format("Out of memory: {}; {} ({}) too much.", needs, figure(Bytes{-spare.value}),
-                               percent(-share));
+    const MemoryVerdict v = verdict_of(p);
+    const std::string needs =
+        fmt::format("stage {} needs {} of {}", p.largest_stage(), figure(p.peak_bytes()), figure(p.capacity));
+    const std::string margin =
+        fmt::format("{} ({})", figure(Bytes{std::abs(v.margin.value)}), percent(std::abs(v.margin_share)));
+    switch (v.fit) {
+        case Fit::fits: return fmt::format("Fits: {}; {} to spare.", needs, margin);
+        case Fit::tight: return fmt::format("Tight: {}; only {} to spare.", needs, margin);
+        case Fit::out_of_memory: return fmt::format("Out of memory: {}; {} too much.", needs, margin);
     }
     return needs;
 }
@@ -79,10 +78,29 @@ std::string speed_table(const Prediction& p) {
            line("HFU", percent(p.hfu()), "recompute counted");
 }
 
+// "12 345", or with decimals where that says little.
+std::string amount(double x) { return x < 100 ? fmt::format("{:.3g}", x) : grouped(x); }
+
+std::string money(const TrainingCost& c) {
+    if (c.money_least == c.money_most) return "$" + amount(c.money_least);
+    return fmt::format("${} to ${}", amount(c.money_least), amount(c.money_most));
+}
+
+// "all_gather 1.2 GiB, reduce_scatter 1.2 GiB": the collectives of an axis, where there are several.
+std::string collectives_of(const Prediction& p, const std::string& axis) {
+    std::string s;
+    std::size_t several = 0;
+    for (const SentBytes& sent : communication_by_collective(p)) {
+        if (axis_of_group(sent.group) != axis) continue;
+        s += fmt::format("{}{} {}", several++ > 0 ? ", " : "", sent.collective, figure(sent.bytes));
+    }
+    return s;
+}
+
 std::string communication_table(const Prediction& p) {
     std::string s;
     for (const auto& [axis, bytes] : communication_by_axis(p))
-        if (bytes.value > 0) s += line("  " + axis, figure(bytes));
+        if (bytes.value > 0) s += line("  " + axis, figure(bytes), collectives_of(p, axis));
     if (s.empty()) return line("Communication", "none");
     return "Communication       sent by a GPU in a step\n" + s;
 }
@@ -104,19 +122,13 @@ std::string heading(const Prediction& p) {
 
 }  // namespace
 
-Fit fit_of(const Prediction& p) {
-    const Bytes peak = p.peak_bytes();
-    if (peak > p.capacity) return Fit::out_of_memory;
-    return (p.capacity - peak).value < p.capacity.value / 20 ? Fit::tight : Fit::fits;
-}
-
-std::string_view name_of(Fit fit) {
-    switch (fit) {
-        case Fit::fits: return "fits";
-        case Fit::tight: return "tight";
-        case Fit::out_of_memory: return "out of memory";
-    }
-    return "?";
+std::string training_table(const TrainingCost& c) {
+    std::string s = fmt::format("Training            {} tokens, {} steps\n", short_count(c.tokens), grouped(c.steps));
+    s += line("  days", amount(c.days)) + line("  GPU-hours", amount(c.device_hours));
+    if (c.price.most > 0) s += fmt::format("  money             {}\n", money(c));
+    if (c.watts > 0) s += line("  energy", amount(c.megawatt_hours), fmt::format("MWh, at {:.0f} W a GPU", c.watts));
+    for (const std::string& what : c.assumed) s += wrapped("Assumed: " + what + ".", 2, 98);
+    return s;
 }
 
 std::string plan_line(const Plan& plan) {
@@ -141,7 +153,10 @@ std::string time_table(const Prediction& p) {
                   fmt::format("{:>7}  {}  {}", percent(share), bar(share, 20), part.remark));
     }
     s += fmt::format("  {:-<26}\n", "");
-    return s + line("  = step", figure(slowest.step));
+    std::string passes;
+    for (const TimePart& part : by_pass(slowest))
+        passes += fmt::format("{}{} {}", passes.empty() ? "kernels: " : ", ", part.label, figure(part.time));
+    return s + line("  = step", figure(slowest.step), passes);
 }
 
 std::string memory_unit(const Prediction& p) { return MemoryUnit(largest_allocation(p)).name; }
@@ -165,6 +180,8 @@ std::string memory_table(const Prediction& p) {
     std::string s = t.text(2);
     s += fmt::format("  Live at once on stage {}: at most {} of {} allocated.\n", p.largest_stage(),
                      figure(largest.live_peak), figure(largest.allocated()));
+    if (const auto n = static_cast<std::size_t>(p.largest_stage()); n < p.peaks.size())
+        s += fmt::format("  Its peak: {}.\n", text(p.peaks[n]));
     return s + "  " + verdict(p) + "\n";
 }
 
@@ -174,14 +191,16 @@ std::string prediction_table(const Prediction& p) {
                                          [](const Rejection& r) { return r.reason == "out_of_memory"; });
     if (!p.rejections.empty()) {
         s += only_memory ? "DOES NOT FIT\n" : "REFUSED\n";
-        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";
+        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";  // one line: it is searched for, and copied
         if (!only_memory) return s;
         s += "\n";
+        if (p.nearest) s += nearest_table(p) + "\n";
     }
     if (p.step.value > 0) {
         s += speed_table(p) + "\n";
         s += time_heading(p) + time_table(p) + "\n";
         s += communication_table(p) + "\n";
+        if (p.training) s += training_table(*p.training) + "\n";
     }
     if (!p.memory.empty())
         s += fmt::format("Memory              {} on each GPU, by stage\n{}", memory_unit(p), memory_table(p));

@@ -33,11 +33,7 @@ std::string time_heading(const Prediction& prediction);  // and whose time it is
 std::string time_table(const Prediction& prediction);    // the slowest stage's time, part by part
 std::string memory_table(const Prediction& prediction);  // stage by role, and whether it fits
 std::string memory_unit(const Prediction& prediction);   // of that table: "GiB", or "MiB" for a small plan
-std::string plan_line(const Plan& plan);                 // "gpt2 on dgx-h100, 8 GPUs: tp 2 ..."
-
-// Whether a plan's largest stage has room: "tight" is less than a twentieth of the device to spare.
-enum class Fit : std::uint8_t { fits, tight, out_of_memory };
-Fit fit_of(const Prediction& prediction);
-std::string_view name_of(Fit fit);
+std::string training_table(const TrainingCost& cost);
+std::string plan_line(const Plan& plan);  // "gpt2 on dgx-h100, 8 GPUs: tp 2 ..."
 
 }  // namespace foretrain

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reports/explain_report.h"
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
 #include "reports/prediction_report.h"
@@ -90,7 +91,7 @@ std::string counts(const SweepResult& r) {
 
 // The commonest reason first, each with one plan that it struck.
 std::string fallen(const SweepResult& r) {
-    if (!r.nothing.empty()) return fmt::format("Why there are none\n  {}\n", r.nothing);
+    if (!r.nothing.empty()) return "Why there are none\n" + wrapped(r.nothing, 2, 100);
     if (r.fell.empty()) return "";
     std::vector<std::pair<std::string, RejectionCount>> reasons(r.fell.begin(), r.fell.end());
     std::stable_sort(reasons.begin(), reasons.end(),
@@ -98,8 +99,8 @@ std::string fallen(const SweepResult& r) {
     std::string s = r.best.empty() ? "Why they fell\n" : "Why the rest fell\n";
     for (const auto& [reason, count] : reasons) {
         s += fmt::format("  {:>9}  {}\n", grouped(static_cast<double>(count.count)), reason);
-        if (!count.example.empty()) s += fmt::format("             e.g. {}\n", count.example);
-        if (!count.text.empty()) s += fmt::format("             {}\n", count.text);
+        if (!count.example.empty()) s += wrapped("e.g. " + count.example, 13, 100);
+        if (!count.text.empty()) s += wrapped(count.text, 13, 100);
     }
     return s;
 }
@@ -112,7 +113,10 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
         fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", r.base.model.name,
                     r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
                     r.base.training.sequence_length, name_of(r.base.training.precision), r.base.framework);
-    if (r.best.empty()) return s + "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+    if (r.best.empty()) {
+        s += "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+        return r.explanation ? s + "\n" + explanation_table(*r.explanation, nullptr) : s;
+    }
     const Prediction& best = r.best.front();
     const Plan& plan = best.plan;
     const std::size_t shown = std::min(top, r.best.size());
@@ -122,6 +126,11 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     s += fmt::format("The best: {}\n\n", describe(plan.parallelism));
     s += time_heading(best) + time_table(best) + "\n";
     s += fmt::format("Memory              {} on each GPU, by stage\n{}\n", memory_unit(best), memory_table(best));
+    if (r.explanation)
+        s += explanation_table(*r.explanation, &best) + "\n";
+    else
+        s += "What limits it\n" + wrapped(limits_text(best), 2, 100) + "\n";
+    if (best.training) s += training_table(*best.training) + "\n";
     s += pareto_table(r.pareto);
     return s + fallen(r);
 }
@@ -144,6 +153,8 @@ Json sweep_json(const SweepResult& r) {
 
     Json out = Json::object();
     out.set("space", std::move(space)).set("plans", std::move(plans)).set("pareto", std::move(pareto));
+    if (r.explanation)
+        out.set("explanation", explanation_json(*r.explanation, r.best.empty() ? nullptr : &r.best.front()));
     return out.set("elapsed_s", r.elapsed_s);
 }
 

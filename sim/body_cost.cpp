@@ -34,6 +34,20 @@ Flops in_full(const Args& a, std::int64_t products) {
     return Flops{products * 2 * a.batch * a.heads * a.sequence * keys * a.head_dim};
 }
 
+// What the kernel is for: the head with its loss is told apart whatever runs in it.
+void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time time) {
+    if (i.section >= 0 && stage.sections[static_cast<std::size_t>(i.section)].what == "head") {
+        out.head += time;
+        return;
+    }
+    if (i.kind != InstructionKind::kernel) return;
+    const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
+    if (std::holds_alternative<GemmArgs>(args)) out.gemm += time;
+    if (std::holds_alternative<AttentionForwardArgs>(args) || std::holds_alternative<AttentionBackwardArgs>(args) ||
+        std::holds_alternative<RingAttentionArgs>(args))
+        out.attention += time;
+}
+
 void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time once, std::int64_t times) {
     const Time time = once * times;
     if (i.kind == InstructionKind::kernel) {
@@ -55,8 +69,10 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
         out.context += time;
     else if (again)
         out.recompute += time;
-    else
+    else {
         out.kernels += time;
+        count_kind(out, i, stage, time);
+    }
 }
 
 }  // namespace

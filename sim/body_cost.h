@@ -34,6 +34,7 @@ struct BodyCost {
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
     Time overhead;                                    // stalls of a fixed length
+    Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
     Time tensor, context;                             // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member

@@ -25,22 +25,30 @@ std::vector<Time> computing_by_piece(const Body& body, const std::vector<Time>& 
     return out;
 }
 
-ChunkPass chunk_pass(Stage& stage, Body& body, InstructionDurations& durations, const CostModel& cost) {
-    ChunkPass out;
+std::vector<std::size_t> repeats_of(const Body& body) {
+    std::vector<std::size_t> out;
+    for (const CodeRepeat& r : body.repeats) out.push_back(at(r.repeat));
+    return out;
+}
+
+ChunkTime::Pass timed_pass(Stage& stage, Body& body, InstructionDurations& durations, const CostModel& cost) {
+    ChunkTime::Pass out;
     out.compact = compact(stage, body);
+    out.durations.resize(out.compact.body.code.size());
     std::vector<Time> each(body.code.size());
-    for (std::size_t i = 0; i < each.size(); ++i) each[i] = durations.of(body.code[i], cost);
-    for (const std::vector<std::int32_t>& members : out.compact.members) {
-        Time sum;
-        for (const std::int32_t i : members) sum += each[at(i)];
-        out.durations.push_back(sum);
+    for (std::size_t i = 0; i < each.size(); ++i) {
+        each[i] = durations.of(body.code[i], cost);
+        if (out.compact.merged[i] >= 0) out.durations[at(out.compact.merged[i])] += each[i];
     }
     body.repeats = code_repeats(stage.layout, body);
-    for (const CodeRepeat& r : body.repeats) out.repeats.push_back(at(r.repeat));
     out.computing = computing_by_piece(body, each);
-    place_tensors(stage.layout, body);
-    out.life = body.life;
+    out.repeats = repeats_of(body);
     return out;
+}
+
+ChunkMemory::Pass held_pass(const Stage& stage, Body& body) {
+    place_tensors(stage.layout, body);
+    return {body.life, repeats_of(body)};
 }
 
 // A pass as it is on one of several data ranks.
@@ -61,41 +69,47 @@ struct DataPass {
 
 }  // namespace
 
-Time ChunkPass::computing_of(const Times& times) const {
+Time ChunkTime::Pass::computing_of(const Times& times) const {
     Time out;
     for (std::size_t p = 0; p < computing.size(); ++p) out += computing[p] * (p % 2 == 0 ? 1 : times[repeats[p / 2]]);
     return out;
 }
 
-Life ChunkPass::life_of(const Times& times) const {
+Life ChunkMemory::Pass::life_of(const Times& times) const {
     Times mine{};
     for (std::size_t r = 0; r < repeats.size(); ++r) mine[r] = times[repeats[r]];
     return foretrain::life_of(life, mine);
 }
 
-Bytes ChunkBase::slot_of(const Times& times) const {
+Bytes ChunkMemory::slot_of(const Times& times) const {
     Bytes out = slot;
     for (std::size_t r = 0; r < slot_more.size(); ++r) out += slot_more[r] * (times[r] - 1);
     return out;
 }
 
-ChunkBase::ChunkBase(const StageContext& context, const StageShape& shape, const CostModel& cost) {
+ChunkMemory::ChunkMemory(const StageContext& context, const StageShape& shape) {
     Stage stage = build_passes(context, shape, Depth::brief);
-    InstructionDurations durations;
-    durations.begin_stage(stage.kernels, 0, 1);
-    layout = stage.layout;
-    forward = chunk_pass(stage, stage.bodies[0], durations, cost);
-    backward = chunk_pass(stage, stage.bodies[1], durations, cost);
+    forward = held_pass(stage, stage.bodies[0]);
+    backward = held_pass(stage, stage.bodies[1]);
     transients = std::max(stage.bodies[0].transient_bytes, stage.bodies[1].transient_bytes);
     message = Bytes{stage.boundary_elements * size_of(context.types.weight)};
     slot = stage.slot_bytes;
-    for (const Repeat& r : layout.repeats) {
+    for (const Repeat& r : stage.layout.repeats) {
         slot_more.push_back(saved_bytes(stage, r));
         slot -= slot_more.back() * (r.times - 1);
     }
 }
 
-ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkBase& base,
+ChunkTime::ChunkTime(const StageContext& context, const StageShape& shape, const CostModel& cost) {
+    Stage stage = build_passes(context, shape, Depth::brief);
+    InstructionDurations durations;
+    durations.begin_stage(stage.kernels, 0, 1);
+    forward = timed_pass(stage, stage.bodies[0], durations, cost);
+    backward = timed_pass(stage, stage.bodies[1], durations, cost);
+    layout = std::move(stage.layout);
+}
+
+ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number) {
     Stage state;
     state.shape = shape;

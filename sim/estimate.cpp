@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "sim/live_peak.h"
 
 namespace foretrain {
 
@@ -24,14 +25,37 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     }
 }
 
-Estimate Estimator::estimate() const {
+TimelineDurations Estimator::durations() const {
     const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
-    TimelineDurations durations =
-        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
     if (skeleton_.tied_across_stages())
-        durations.reduce_tied =
-            cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return Timeline(skeleton_, activity_of(bodies_)).run(bodies_, durations, skeleton_.microbatches);
+        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
+    return d;
+}
+
+void Estimator::make_timeline() {
+    own_timeline_ = std::make_unique<Timeline>(skeleton_, activity());
+    if (!own_timeline_->serves(skeleton_.microbatches)) {
+        Skeleton whole = skeleton_;
+        list_passes(whole, skeleton_.microbatches);
+        own_timeline_ = std::make_unique<Timeline>(whole, activity());
+    }
+    timeline_ = own_timeline_.get();
+}
+
+Estimate Estimator::estimate_with(const TimelineDurations& durations) {
+    if (timeline_ == nullptr) make_timeline();
+    return timeline_->run(bodies_, durations, skeleton_.microbatches);
+}
+
+Estimate Estimator::estimate() { return estimate_with(durations()); }
+
+Estimate Estimator::estimate_with_free_messages() {
+    TimelineDurations d = durations();
+    std::fill(d.next.begin(), d.next.end(), Time{});
+    std::fill(d.previous.begin(), d.previous.end(), Time{});
+    d.reduce_tied = {};
+    return estimate_with(d);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
@@ -84,21 +108,8 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        Bytes live;
-        Bytes peak;
-        const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
-            if (i.kind == InstructionKind::alloc) live += message;
-            if (i.kind == InstructionKind::free) live -= message;
-            if (i.body >= 0) {
-                const Body& body = stage.body(i);
-                peak = std::max(peak, live + body.live_peak);
-                live += body.live_net;
-            }
-            peak = std::max(peak, live);
-        }
-        m.live_peak = peak + m.weights + m.gradients + m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = live_peak(skeleton_, s, code).bytes + m.weights + m.gradients + m.optimizer +
+                      region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;
@@ -112,14 +123,26 @@ std::vector<WireCount> Estimator::wire() const {
         WireCount count;
         unroll_stage(skeleton_, s, code);
         for (const Instruction& i : code) {
+            // The first microbatch stands for all; but a chunk's last backward pass is another body.
+            const bool last = i.kind == InstructionKind::backward_chunk && is_last_backward(s, i);
+            if (i.microbatch > 0 && !last) continue;
+            const std::int64_t times = i.microbatch < 0 || last                    ? 1
+                                       : i.kind == InstructionKind::backward_chunk ? skeleton_.microbatches - 1
+                                                                                   : skeleton_.microbatches;
             if (i.body >= 0)
-                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes;
+                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes * times;
             else if (const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0); bytes.value > 0)
-                count[wire_key(i.axis, i.kind)] += bytes;
+                count[wire_key(i.axis, i.kind)] += bytes * times;
         }
+        std::erase_if(count, [](const auto& entry) { return entry.second.value == 0; });
         out.push_back(std::move(count));
     }
     return out;
+}
+
+bool Estimator::is_last_backward(std::size_t s, const Instruction& i) const {
+    const ChunkSkeleton& chunk = skeleton_.stages[s].chunks[at(i.chunk)];
+    return i.body == chunk.body(chunk.stage->backward_last);
 }
 
 double Estimator::executed(Flops BodyCost::*kind) const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "plan/program/result.h"
@@ -27,7 +28,13 @@ public:
     Estimator& operator=(const Estimator&) = delete;
 
     Time bound() const;
-    Estimate estimate() const;
+    Estimate estimate();
+    // The same if what runs between stages took no time: what it is shorter by is what messages cost.
+    Estimate estimate_with_free_messages();
+
+    // A timeline that serves the plan, made before; else the first estimate makes one.
+    void use(const Timeline& timeline) { timeline_ = &timeline; }
+    std::uint32_t activity() const { return activity_of(bodies_); }
 
     // Exact, in closed form: no clock is needed.
     std::vector<StageMemory> memory() const;  // without what is reserved outside
@@ -36,12 +43,19 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    TimelineDurations durations() const;
+    void make_timeline();
+    Estimate estimate_with(const TimelineDurations& durations);
+    bool is_last_backward(std::size_t stage, const Instruction& pass) const;
+
     using Busy = std::array<Time, body_streams>;
     struct ChunkBusy {
         Busy forward, backward, backward_last, optimizer;
     };
     ChunkBusy busy(std::size_t stage, const ChunkSkeleton& chunk) const;
 
+    const Timeline* timeline_ = nullptr;
+    std::unique_ptr<Timeline> own_timeline_;
     const Skeleton& skeleton_;
     const CostModel& cost_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs

@@ -35,10 +35,7 @@ Flight flight_of(const std::vector<Pass>& order, std::size_t chunks) {
 
 Flight flight_of(Schedule schedule, std::int64_t stages, std::int64_t stage, std::int64_t microbatches,
                  std::int64_t chunks) {
-    // In 1F1B the passes in flight repeat with every round of `stages` microbatches once the warm-up,
-    // of less than three rounds, is over; the cool-down only has fewer.
-    const std::int64_t enough = 4 * stages + microbatches % stages;
-    const std::int64_t n = schedule == Schedule::one_f_one_b ? std::min(microbatches, enough) : microbatches;
+    const std::int64_t n = enough_microbatches(schedule, stages, chunks, microbatches);
     if (chunks == 1) {  // all in flight are alike
         const std::int64_t most = schedule == Schedule::gpipe ? n : std::min(n, stages - stage);
         return {.moments = {{false, 0, {most - 1}}, {true, 0, {most}}}, .most = {most}};

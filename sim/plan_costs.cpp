@@ -47,14 +47,12 @@ void PlanCosts::set(const Parallelism& parallelism) {
 
 // Parts are small, but there may be as many as plans.
 void PlanCosts::forget_if_many() {
-    constexpr std::size_t many_bases = 2000, many_others = 20000;
-    if (known_bases_.size() > many_bases) {
-        known_bodies_.clear();
-        known_bases_.clear();
-    }
-    if (known_bodies_.size() > many_others) known_bodies_.clear();
-    if (known_meshes_.size() > many_bases) known_meshes_.clear();
-    if (known_timelines_.size() > many_bases) known_timelines_.clear();
+    constexpr std::size_t many = 20000, many_large = 2000;
+    if (known_memories_.size() > many) known_memories_.clear();
+    if (known_times_.size() > many_large) known_times_.clear();
+    if (known_bodies_.size() > many) known_bodies_.clear();
+    if (known_meshes_.size() > many_large) known_meshes_.clear();
+    if (known_timelines_.size() > many_large) known_timelines_.clear();
 }
 
 int PlanCosts::zero() const {
@@ -99,16 +97,18 @@ const std::vector<std::int64_t>& PlanCosts::distinct_stages() {
     return distinct_stages_;
 }
 
-const PlanCosts::Base& PlanCosts::base_of(const StageShape& shape, const BriefLayers& brief) {
+PlanCosts::Key PlanCosts::key_of(const StageShape& shape, const BriefLayers& brief) const {
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
                                (zero() <= 1 ? 8 : 0) | brief.repeated << 4 |
                                static_cast<std::int64_t>(brief.recompute.kind) << 8 |
                                static_cast<std::int64_t>(p.context_method) << 16 | (p.pipeline > 1 ? 1 << 20 : 0);
-    const Key key{
-        {p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
-    return part(known_bases_, key,
-                [&] { return std::make_unique<Base>(make_context(plan_), shape, mesh().cost, bases_made_++); });
+    return {{p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
+}
+
+const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk) {
+    return part(known_times_, chunk.key,
+                [&] { return std::make_unique<Timed>(make_context(plan_), chunk.shape, mesh().cost, times_made_++); });
 }
 
 const ChunkState& PlanCosts::state_of(const StageShape& shape) {
@@ -125,14 +125,15 @@ const PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chu
     const BriefLayers brief = brief_layers(plan_.parallelism.recompute, shape.layers, alternation_);
     Chunk c;
     c.shape = shape;
-    c.base = &base_of(shape, brief);
+    c.key = key_of(shape, brief);
+    c.memory = &part(known_memories_, c.key, [&] { return std::make_unique<ChunkMemory>(make_context(plan_), shape); });
     c.state = &state_of(shape);
     c.times = brief.times;
-    c.slot = c.base->slot_of(c.times);
-    c.forward = c.base->forward.life_of(c.times);
-    c.backward = c.base->backward.life_of(c.times);
-    if (!shape.first) c.input = c.base->message;
-    if (!shape.last) c.output = c.base->message;
+    c.slot = c.memory->slot_of(c.times);
+    c.forward = c.memory->forward.life_of(c.times);
+    c.backward = c.memory->backward.life_of(c.times);
+    if (!shape.first) c.input = c.memory->message;
+    if (!shape.last) c.output = c.memory->message;
     return chunks_.emplace_back(c);
 }
 
@@ -172,7 +173,7 @@ StageMemory PlanCosts::memory_of(std::int64_t stage) {
         m.optimizer += c->state->of(Region::optimizer, c->shape.layers);
         gathered = std::max(gathered, c->state->of(Region::gathered, 0));
         staging = std::max(staging, c->state->of(Region::staging, 0));
-        m.workspace = std::max(m.workspace, c->base->transients);
+        m.workspace = std::max(m.workspace, c->memory->transients);
     }
     Bytes peak;
     for (const Flight::Moment& moment : flight.moments) {
@@ -192,7 +193,7 @@ StageMemory PlanCosts::memory_of(std::int64_t stage) {
         }
         if (first) m.activations += all[c]->slot * most_in_flight(flight, pool);
         const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
-        const Bytes entry{round_up(all[c]->base->message.value, buffer_alignment)};
+        const Bytes entry{round_up(all[c]->memory->message.value, buffer_alignment)};
         if (!all[c]->shape.last) m.communication += entry * (2 * entries(2));
         if (!all[c]->shape.first) m.communication += entry * (entries(2) + entries(flight.most[c] + 1));
     }
@@ -217,7 +218,8 @@ Time PlanCosts::bound() {
         const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
         const auto both = [&](std::int64_t c) {
             const Chunk& chunk = chunk_of(some[d], c);
-            return chunk.base->forward.computing_of(chunk.times) + chunk.base->backward.computing_of(chunk.times);
+            const ChunkTime& time = time_of(chunk);
+            return time.forward.computing_of(chunk.times) + time.backward.computing_of(chunk.times);
         };
         const Time first = both(0);
         Time passes = first * microbatches_;
@@ -233,10 +235,11 @@ Time PlanCosts::bound() {
 
 const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
-    const Key key{{chunk.base->number, p.data, zero(), chunk.times[0], chunk.times[1]}};
+    const Timed& time = time_of(chunk);
+    const Key key{{time.number, p.data, zero(), chunk.times[0], chunk.times[1]}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
-        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, *chunk.base, chunk.times, mesh().cost, 0);
+        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, chunk.times, mesh().cost, 0);
         std::vector<const BodyCost*> pointers;
         for (const BodyCost& b : bodies->costs) pointers.push_back(&b);
         bodies->activity = activity_of({pointers});
@@ -246,20 +249,17 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
 
 const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     const Parallelism& p = plan_.parallelism;
-    const auto of = [&](std::int64_t microbatches) -> const Timeline& {
+    const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
         const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity,
                        p.data > 1 ? 1 : 0, p.context > 1 ? 1 : 0}};
         return part(known_timelines_, key, [&] {
-            Plan brief = plan_;
-            brief.training.global_batch_size = microbatches * p.micro_batch_size * p.data;
-            return std::make_unique<Timeline>(make_skeleton(brief, Depth::brief), activity);
+            Skeleton skeleton = make_skeleton(plan_, Depth::brief);
+            if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);
+            return std::make_unique<Timeline>(skeleton, activity);
         });
     };
-    // Few microbatches say it all where the steady part of the schedule has some periods.
-    const std::int64_t few = chunks() == 1 ? stages() + 10 : 8 * stages();
-    if (p.schedule == Schedule::one_f_one_b && microbatches_ > few)
-        if (const Timeline& brief = of(few); brief.serves(microbatches_)) return brief;
-    return of(microbatches_);
+    const Timeline& brief = listing(enough_microbatches(p.schedule, stages(), chunks(), microbatches_));
+    return brief.serves(microbatches_) ? brief : listing(microbatches_);
 }
 
 TimelineDurations& PlanCosts::durations(Bytes message) {
@@ -279,7 +279,7 @@ Time PlanCosts::step() {
             activity |= bodies.activity;
         }
     }
-    TimelineDurations& d = durations(chunk_of(0, 0).base->message);
+    TimelineDurations& d = durations(chunk_of(0, 0).memory->message);
     if (plan_.model.tied_embeddings && stages() > 1)
         d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,
                                                state_of(shape_of(0, 0)).tied_gradient);

@@ -32,6 +32,8 @@ public:
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
     Time bound();        // <= step(): the busy times of the compute streams alone
     Time step();
+    // One that serves the plan. See activity_of.
+    const Timeline& timeline(std::uint32_t activity);
 
 private:
     // What a part depends on.
@@ -60,17 +62,18 @@ private:
         ChunkBodies costs;
         std::uint32_t activity = 0;
     };
-    struct Base : ChunkBase {
-        Base(const StageContext& context, const StageShape& shape, const CostModel& cost, std::int64_t n)
-            : ChunkBase(context, shape, cost), number(n) {}
+    struct Timed : ChunkTime {
+        Timed(const StageContext& context, const StageShape& shape, const CostModel& cost, std::int64_t n)
+            : ChunkTime(context, shape, cost), number(n) {}
         std::int64_t number = 0;
     };
     // One chunk of the plan at hand.
     struct Chunk {
         StageShape shape;
-        const Base* base = nullptr;
+        Key key;  // of its parts
+        const ChunkMemory* memory = nullptr;
         const ChunkState* state = nullptr;
-        std::array<std::int64_t, 2> times{};
+        Times times{};
         Bytes slot;
         Life forward, backward;
         Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
@@ -85,11 +88,11 @@ private:
     // The stages among which the largest and the slowest are, one for all that are alike.
     const std::vector<std::int64_t>& distinct_stages();
     const Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
-    const Base& base_of(const StageShape& shape, const BriefLayers& brief);
+    Key key_of(const StageShape& shape, const BriefLayers& brief) const;
+    const Timed& time_of(const Chunk& chunk);
     const ChunkState& state_of(const StageShape& shape);
     const Bodies& bodies_of(const Chunk& chunk);
     const Flight& flight_of_stage(std::int64_t stage);
-    const Timeline& timeline(std::uint32_t activity);
     TimelineDurations& durations(Bytes message);
     StageMemory memory_of(std::int64_t stage);
     void forget_if_many();
@@ -108,8 +111,9 @@ private:
 
     Parts<Runs> known_runs_;
     Parts<Mesh> known_meshes_;
-    Parts<Base> known_bases_;
-    std::int64_t bases_made_ = 0;
+    Parts<ChunkMemory> known_memories_;
+    Parts<Timed> known_times_;
+    std::int64_t times_made_ = 0;
     Parts<ChunkState> known_states_;
     Parts<Bodies> known_bodies_;
     Parts<Flight> known_flights_;

@@ -9,6 +9,8 @@
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
 #include "sim/flops.h"
+#include "sim/live_peak.h"
+#include "sim/plan_costs.h"
 #include "sim/simulator.h"
 
 namespace foretrain {
@@ -43,7 +45,22 @@ std::vector<Rejection> check_memory(const Plan& plan, const std::vector<StageMem
              .suggestion = "more tensor, pipeline or ZeRO sharding, recompute, or a smaller micro-batch"}};
 }
 
-Prediction estimate(const Plan& plan) {
+namespace {
+
+// Of the time in which a stage waits for others, messages cost what its step would be shorter by without
+// them; the rest is the bubble: it would wait even so.
+void tell_bubble(Prediction& p, Estimator& estimator) {
+    if (p.times.size() == 1) return;
+    const Estimate free = estimator.estimate_with_free_messages();
+    for (std::size_t s = 0; s < p.times.size(); ++s) {
+        StageTime& t = p.times[s];
+        const Time messages = std::clamp(t.step - free.times[s].step, Time{}, t.pipeline_exposed);
+        t.bubble = t.pipeline_exposed - messages;
+    }
+}
+
+// With a timeline of `shared` costs, where there are some; `plan` is what they are set to.
+Prediction predict(const Plan& plan, PlanCosts* shared) {
     Prediction p;
     p.plan = plan;
     p.capacity = plan.cluster.device.memory;
@@ -51,12 +68,15 @@ Prediction estimate(const Plan& plan) {
     if (!p.feasible()) return p;
     const Skeleton skeleton = make_skeleton(plan, Depth::brief);
     const CostModel cost(plan);
-    const Estimator estimator(skeleton, cost);
+    Estimator estimator(skeleton, cost);
+    if (shared != nullptr) estimator.use(shared->timeline(estimator.activity()));
     p.memory = with_reserved(plan, estimator.memory());
     p.rejections = check_memory(plan, p.memory, p.capacity);
     Estimate e = estimator.estimate();
     p.step = e.step;
     p.times = std::move(e.times);
+    tell_bubble(p, estimator);
+    for (std::size_t s = 0; s < p.memory.size(); ++s) p.peaks.push_back(moment_of(skeleton, s));
     p.wire = estimator.wire();
     const Training& t = plan.training;
     const ModelFlops flops = model_flops(plan.model, static_cast<double>(t.global_batch_size * t.sequence_length),
@@ -65,6 +85,15 @@ Prediction estimate(const Plan& plan) {
     p.model_flops_causal = flops.causal;
     p.hardware_flops = estimator.executed(&BodyCost::gemm_flops) + estimator.executed(&BodyCost::attention_flops);
     return p;
+}
+
+}  // namespace
+
+Prediction estimate(const Plan& plan) { return predict(plan, nullptr); }
+
+Prediction estimate(const Plan& plan, PlanCosts& shared) {
+    shared.set(plan.parallelism);
+    return predict(plan, &shared);
 }
 
 Prediction simulate(const Plan& plan, Trace* trace) {

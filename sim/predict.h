@@ -13,7 +13,11 @@
 
 namespace foretrain {
 
+class PlanCosts;
+
 Prediction estimate(const Plan& plan);
+// The same, faster: with what is shared by the plans of a sweep (sim/plan_costs.h).
+Prediction estimate(const Plan& plan, PlanCosts& shared);
 Prediction simulate(const Plan& plan, Trace* trace = nullptr);
 
 // Memory of each stage against the device's; the rejection if the largest does not fit.

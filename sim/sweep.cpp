@@ -204,8 +204,8 @@ private:
 
     std::vector<Prediction> predictions(const std::vector<std::size_t>& plans) {
         std::vector<Prediction> out(plans.size());
-        workers_.for_each(plans.size(), [&](std::size_t n, int) {
-            out[n] = estimate(space_.plan(plans[n]));
+        workers_.for_each(plans.size(), [&](std::size_t n, int worker) {
+            out[n] = estimate(space_.plan(plans[n]), *costs_[static_cast<std::size_t>(worker)]);
             FORETRAIN_CHECK(out[n].step == candidates_[plans[n]].time, "a plan alone is predicted otherwise");
         });
         return out;

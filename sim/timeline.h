@@ -24,6 +24,10 @@
 
 namespace foretrain {
 
+constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
+constexpr std::size_t hosted_streams = 2;   // compute and host
+constexpr std::uint32_t hosted_activity = ((1U << bodies_of_chunk) - 1) << bodies_of_chunk;
+
 // Body costs of each stage, as Instruction::body counts them.
 using StageBodies = std::vector<std::vector<const BodyCost*>>;
 
@@ -50,7 +54,8 @@ class Timeline {
 public:
     Timeline(const Skeleton& skeleton, std::uint32_t activity);
 
-    // The timeline serves its skeleton's number of microbatches, and larger ones as far as its periods allow.
+    // The timeline serves the number of microbatches that its skeleton lists, and larger ones as far as its periods
+    // allow.
     bool serves(std::int64_t microbatches) const;
 
     // The end of the step alone (`clocks` is room to work in), and with what each stage spends its time on.

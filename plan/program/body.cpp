@@ -1,7 +1,6 @@
 #include "plan/program/body.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 
@@ -54,54 +53,56 @@ Instruction lifetime(InstructionKind kind, std::int32_t buffer, std::int32_t sec
     return i;
 }
 
-// A region's free gaps while tensors come and go.
+// A region's free gaps while tensors come and go. They are few, and in order.
 class Gaps {
 public:
     Bytes take(Bytes bytes) {
         const auto gap =
-            std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& g) { return g.second >= bytes.value; });
+            std::find_if(gaps_.begin(), gaps_.end(), [&](const Gap& g) { return g.end - g.begin >= bytes.value; });
         if (gap == gaps_.end()) return extend(bytes);
-        const std::int64_t offset = gap->first;
-        const std::int64_t left = gap->second - bytes.value;
-        gaps_.erase(gap);
-        if (left > 0) gaps_[offset + bytes.value] = left;
-        return Bytes{offset};
+        const Bytes offset{gap->begin};
+        gap->begin += bytes.value;
+        if (gap->begin == gap->end) gaps_.erase(gap);
+        return offset;
     }
 
     void give(Bytes offset, Bytes bytes) {
-        auto [gap, fresh] = gaps_.emplace(offset.value, bytes.value);
-        FORETRAIN_CHECK(fresh, "freed twice");
-        if (const auto next = std::next(gap); next != gaps_.end() && gap->first + gap->second == next->first) {
-            gap->second += next->second;
-            gaps_.erase(next);
-        }
-        if (gap != gaps_.begin()) {
-            const auto before = std::prev(gap);
-            if (before->first + before->second == gap->first) {
-                before->second += gap->second;
-                gaps_.erase(gap);
-            }
+        const Gap fresh{offset.value, offset.value + bytes.value};
+        auto after = std::find_if(gaps_.begin(), gaps_.end(), [&](const Gap& g) { return g.begin >= fresh.begin; });
+        FORETRAIN_CHECK(after == gaps_.end() || after->begin > fresh.begin, "freed twice");
+        const bool joins_next = after != gaps_.end() && after->begin == fresh.end;
+        const bool joins_last = after != gaps_.begin() && std::prev(after)->end == fresh.begin;
+        if (joins_last && joins_next) {
+            std::prev(after)->end = after->end;
+            gaps_.erase(after);
+        } else if (joins_last) {
+            std::prev(after)->end = fresh.end;
+        } else if (joins_next) {
+            after->begin = fresh.begin;
+        } else {
+            gaps_.insert(after, fresh);
         }
     }
 
-    Bytes end() const { return end_; }
+    Bytes end() const { return Bytes{end_}; }
 
 private:
+    struct Gap {
+        std::int64_t begin = 0, end = 0;
+    };
+
     Bytes extend(Bytes bytes) {
-        std::int64_t offset = end_.value;
-        if (!gaps_.empty()) {  // a gap at the end is only too short: grow it
-            const auto last = std::prev(gaps_.end());
-            if (last->first + last->second == offset) {
-                offset = last->first;
-                gaps_.erase(last);
-            }
+        std::int64_t offset = end_;
+        if (!gaps_.empty() && gaps_.back().end == end_) {  // a gap at the end is only too short: grow it
+            offset = gaps_.back().begin;
+            gaps_.pop_back();
         }
-        end_ = Bytes{offset} + bytes;
+        end_ = offset + bytes.value;
         return Bytes{offset};
     }
 
-    std::map<std::int64_t, std::int64_t> gaps_;  // offset -> bytes
-    Bytes end_;
+    std::vector<Gap> gaps_;
+    std::int64_t end_ = 0;
 };
 
 // The instruction from whose end on the compute stream, and who waits for it, may reuse what instruction
@@ -117,6 +118,22 @@ std::int32_t over(const std::vector<Instruction>& code, std::int32_t use) {
     }
     throw InternalError("the compute stream never waits for what another one does in a body");
 }
+
+// The buffers that begin, or end, at each instruction: lists in ascending order, if added in descending.
+class BuffersAt {
+public:
+    BuffersAt(std::size_t instructions, std::size_t buffers) : first_(instructions, -1), after_(buffers, -1) {}
+    void add(std::int32_t instruction, std::size_t buffer) {
+        std::int32_t& first = first_[static_cast<std::size_t>(instruction)];
+        after_[buffer] = first;
+        first = static_cast<std::int32_t>(buffer);
+    }
+    std::int32_t first(std::int32_t instruction) const { return first_[static_cast<std::size_t>(instruction)]; }
+    std::int32_t after(std::int32_t buffer) const { return after_[static_cast<std::size_t>(buffer)]; }
+
+private:
+    std::vector<std::int32_t> first_, after_;
+};
 
 Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
 
@@ -134,21 +151,20 @@ void place_frees(Body& body, bool slots_begin, bool slots_end) {
             last[b] = i;
         }
     }
-    std::vector<std::vector<std::int32_t>> begins(body.code.size()), ends(body.code.size());
-    for (std::size_t b = 0; b < n; ++b) {
+    BuffersAt begins(body.code.size(), n), ends(body.code.size(), n);
+    for (std::size_t b = n; b-- > 0;) {
         if (first[b] < 0) continue;
-        last[b] = over(body.code, last[b]);
         const bool slot = body.buffers[b].home == Home::slot;
-        if (!slot || slots_begin) begins[static_cast<std::size_t>(first[b])].push_back(static_cast<std::int32_t>(b));
-        if (!slot || slots_end) ends[static_cast<std::size_t>(last[b])].push_back(static_cast<std::int32_t>(b));
+        if (!slot || slots_begin) begins.add(first[b], b);
+        if (!slot || slots_end) ends.add(over(body.code, last[b]), b);
     }
     Rewriter rewriter(body);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
         const std::int32_t section = body.code[static_cast<std::size_t>(i)].section;
-        for (std::int32_t b : begins[static_cast<std::size_t>(i)])
+        for (std::int32_t b = begins.first(i); b >= 0; b = begins.after(b))
             rewriter.insert(lifetime(InstructionKind::alloc, b, section));
         rewriter.keep(i);
-        for (std::int32_t b : ends[static_cast<std::size_t>(i)])
+        for (std::int32_t b = ends.first(i); b >= 0; b = ends.after(b))
             rewriter.insert(lifetime(InstructionKind::free, b, section));
     }
     rewriter.finish();

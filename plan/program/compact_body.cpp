@@ -33,7 +33,8 @@ struct Breaks {
 
 class Compactor {
 public:
-    Compactor(const Stage& stage, const Body& body) : body_(body), breaks_(stage, body), place_(body.code.size(), -1) {
+    Compactor(const Stage& stage, const Body& body) : body_(body), breaks_(stage, body) {
+        out_.merged.assign(body.code.size(), -1);
         open_.fill(-1);
         out_.body.name = body.name;
         out_.body.kind = body.kind;
@@ -51,8 +52,7 @@ public:
             std::int32_t& open = open_[at(static_cast<std::int64_t>(instruction.stream))];
             if (breaks_.before[i] != 0) open = -1;
             if (open < 0) open = begin(instruction);
-            place_[i] = open;
-            out_.members[at(out_.body.code[at(open)].body)].push_back(static_cast<std::int32_t>(i));
+            out_.merged[i] = open;
             add_units(instruction, out_.body.code[at(open)]);
             if (breaks_.after[i] != 0) open = -1;
         }
@@ -69,13 +69,12 @@ private:
         Instruction merged;
         merged.kind = first.kind == InstructionKind::wait ? InstructionKind::wait : InstructionKind::kernel;
         merged.stream = first.stream;
-        merged.body = static_cast<std::int32_t>(out_.members.size());
+        merged.body = static_cast<std::int32_t>(out_.body.code.size());
         for (int w = 0; w < first.waits; ++w) {
             const Wait& wait = first.wait[at(w)];
             if (body_.code[at(wait.instruction)].stream != first.stream)
-                merged.add_wait({place_[at(wait.instruction)], wait.stream});
+                merged.add_wait({out_.merged[at(wait.instruction)], wait.stream});
         }
-        out_.members.emplace_back();
         out_.body.code.push_back(merged);
         out_.body.recomputed.push_back(0);
         return static_cast<std::int32_t>(out_.body.code.size()) - 1;
@@ -98,7 +97,6 @@ private:
 
     const Body& body_;
     Breaks breaks_;
-    std::vector<std::int32_t> place_;              // by instruction: the merged one
     std::array<std::int32_t, stream_count> open_;  // by stream: the merged one that goes on, or -1
     CompactBody out_;
 };

@@ -3,7 +3,7 @@
 // first and last use of each unit's weights and gradients), so that they work on it as on the whole.
 //
 //   CompactBody c = compact(stage, body);          // before the passes
-//   c.members[c.body.code[5].body]                 // the instructions that number 5 stands for
+//   c.merged[7]      // which one of c.body.code stands for instruction 7, also by its `body`; -1: none
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace foretrain {
 
 struct CompactBody {
-    Body body;  // a merged instruction is a kernel whose `body` is its index in members
-    std::vector<std::vector<std::int32_t>> members;
+    Body body;  // each instruction's `body` is its own index: passes may insert others
+    std::vector<std::int32_t> merged;
 };
 
 // `body` has not been through the passes over data ranks.

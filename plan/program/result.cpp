@@ -1,5 +1,7 @@
 #include "plan/program/result.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace foretrain {
@@ -33,6 +35,38 @@ std::int64_t Prediction::largest_stage() const { return static_cast<std::int64_t
 
 Bytes Prediction::peak_bytes() const {
     return memory.empty() ? Bytes{} : memory[static_cast<std::size_t>(largest_stage())].total();
+}
+
+std::string text(const PeakMoment& moment) {
+    if (moment.pass.empty()) return "throughout the step";
+    std::string s = moment.pass;
+    if (moment.microbatch >= 0)
+        s += fmt::format("{} of microbatch {}", moment.pass == "message" ? "" : " pass", moment.microbatch);
+    if (moment.pass == "message") s += ", between passes";
+    if (!moment.section.empty()) s += fmt::format(", in {}", moment.section);
+    if (moment.in_flight > 0) s += fmt::format("; {} in flight", moment.in_flight);
+    return s;
+}
+
+std::string_view name_of(Fit fit) {
+    switch (fit) {
+        case Fit::fits: return "fits";
+        case Fit::tight: return "tight";
+        case Fit::out_of_memory: return "out of memory";
+    }
+    return "?";
+}
+
+MemoryVerdict verdict_of(const Prediction& p) {
+    MemoryVerdict v;
+    v.margin = p.capacity - p.peak_bytes();
+    v.margin_share =
+        static_cast<double>(v.margin.value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
+    if (v.margin.value < 0)
+        v.fit = Fit::out_of_memory;
+    else if (v.margin_share < tight_below)
+        v.fit = Fit::tight;
+    return v;
 }
 
 double Prediction::tokens_per_second() const {

@@ -4,14 +4,18 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "plan/check.h"
 #include "plan/plan.h"
+#include "plan/program/advice.h"
 #include "plan/program/trace.h"
+#include "plan/program/training_cost.h"
 
 namespace foretrain {
 
@@ -44,19 +48,37 @@ struct StageTime {
     Time host_exposed;      // ... for the host to enqueue
     Time overhead;          // ... for nothing else, whatever the framework does meanwhile
     Time pipeline_exposed;  // the rest: bubble and messages
+
+    Time gemm, attention, head;  // of forward and backward; `head` with its loss, whatever runs in it
+    Time bubble;                 // of pipeline_exposed: what is left of it if messages took no time
+    Time other_kernels() const { return forward + backward - gemm - attention - head; }
+    Time messages() const { return pipeline_exposed - bubble; }
 };
+
+// When a stage's live peak is reached, in the order in which the host issues.
+struct PeakMoment {
+    std::string pass;             // "forward", "backward", "optimizer step", "message"; empty: nothing runs
+    std::int64_t microbatch = 0;  // from 0; -1: of the whole step
+    std::int64_t in_flight =
+        0;                // chunk passes that have begun forward and not ended backward: microbatches, of one chunk
+    std::string section;  // where in the model, "layer3.attention"; may be empty
+};
+std::string text(const PeakMoment& moment);  // "backward pass of microbatch 3, in layer3.attention; 4 in flight"
 
 struct Prediction {
     Plan plan;
-    std::vector<Rejection> rejections;  // not empty: nothing else is meaningful but what it names
-    Time step;                          // the slowest rank
-    std::vector<StageTime> times;       // by stage
-    std::vector<StageMemory> memory;    // by stage
-    std::vector<WireCount> wire;        // by stage: bytes sent by its first rank in one step
-    Bytes capacity;                     // of a device
-    double model_flops = 0;             // of the step, all ranks, attention in full, no recompute
-    double model_flops_causal = 0;      // attention by half
-    double hardware_flops = 0;          // executed, recompute included, attention in full
+    std::vector<Rejection> rejections;                  // not empty: nothing else is meaningful but what it names
+    Time step;                                          // the slowest rank
+    std::vector<StageTime> times;                       // by stage
+    std::vector<StageMemory> memory;                    // by stage
+    std::vector<PeakMoment> peaks;                      // by stage: when its live peak is reached
+    std::vector<WireCount> wire;                        // by stage: bytes sent by its first rank in one step
+    Bytes capacity;                                     // of a device
+    double model_flops = 0;                             // of the step, all ranks, attention in full, no recompute
+    double model_flops_causal = 0;                      // attention by half
+    double hardware_flops = 0;                          // executed, recompute included, attention in full
+    std::optional<TrainingCost> training;               // of a whole training, if a number of tokens was given
+    std::optional<std::vector<NearestChange>> nearest;  // of a plan that does not fit, if it was looked for
 
     bool feasible() const { return rejections.empty(); }
     std::int64_t slowest_stage() const;
@@ -68,6 +90,21 @@ struct Prediction {
     double hfu() const;
     double model_tflops_per_device() const;
 };
+
+// Whether the largest stage has room. Tight is less than a twentieth of the device to spare: so close to
+// full, caching allocators begin to free and fetch again (measured runs lose 11 to 13 %, once half of
+// their speed), and what a framework's own allocator adds is known to 2 % at best, 10 % commonly.
+enum class Fit : std::uint8_t { fits, tight, out_of_memory };
+std::string_view name_of(Fit fit);
+
+struct MemoryVerdict {
+    Fit fit = Fit::fits;
+    Bytes margin;             // capacity less the largest stage's total; below zero: what is missing
+    double margin_share = 0;  // of the capacity
+};
+constexpr double tight_below = 0.05;  // of the capacity to spare
+MemoryVerdict verdict_of(const Prediction& prediction);
+inline Fit fit_of(const Prediction& prediction) { return verdict_of(prediction).fit; }
 
 struct RejectionCount {
     std::int64_t count = 0;
@@ -84,7 +121,32 @@ struct SweepResult {
     std::string nothing;                         // why nothing was enumerated; empty if something was
     std::vector<Prediction> best;                // fastest first; ties by plan order
     std::vector<Prediction> pareto;              // step time against peak memory, fastest first
+    std::optional<Explanation> explanation;      // of the best, if it was asked for
     double elapsed_s = 0;                        // set by whoever holds the clock
+};
+
+// One size of a range of clusters.
+struct SizeResult {
+    std::int64_t nodes = 0, devices = 0;
+    std::int64_t enumerated = 0, feasible = 0;
+    std::optional<Prediction> best;
+    std::string why_not;       // where there is none
+    bool fewest = false;       // no smaller size is as fast
+    bool least_hours = false;  // none is both as fast and as few device-hours a step
+};
+
+struct RangeResult {
+    Plan base;  // of the first size
+    std::vector<SizeResult> sizes;
+    double elapsed_s = 0;
+};
+
+// The one plan to train with, and why.
+struct Recommendation {
+    SweepResult sweep;  // its best is recommended; empty where no plan is feasible
+    std::vector<AxisReason> reasons;
+    RuleOfThumb thumb;
+    Explanation explanation;
 };
 
 // The join of a simulated and a measured trace.

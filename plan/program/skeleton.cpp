@@ -146,13 +146,27 @@ Skeleton make_skeleton(const Plan& plan, Depth depth) {
         first_layer += layers[run];
         skeleton.stages[run % skeleton.stages.size()].chunks.push_back(std::move(chunk));
     }
-    for (std::size_t i = 0; i < skeleton.stages.size(); ++i) {
-        StageSkeleton& stage = skeleton.stages[i];
-        stage.order = schedule_order(p.schedule, p.pipeline, static_cast<std::int64_t>(i), skeleton.microbatches,
-                                     p.virtual_pipeline);
-        lay_out(skeleton.context, stage, skeleton.microbatches);
-    }
+    list_passes(skeleton, depth == Depth::full
+                              ? skeleton.microbatches
+                              : enough_microbatches(p.schedule, p.pipeline, p.virtual_pipeline, skeleton.microbatches));
     return skeleton;
+}
+
+void list_passes(Skeleton& skeleton, std::int64_t microbatches) {
+    const Parallelism& p = skeleton.plan.parallelism;
+    skeleton.listed = microbatches;
+    for (std::size_t i = 0; i < skeleton.stages.size(); ++i) {
+        StageSkeleton stage;
+        for (const ChunkSkeleton& chunk : skeleton.stages[i].chunks) {
+            stage.chunks.emplace_back();
+            stage.chunks.back().stage = chunk.stage;
+            stage.chunks.back().first_layer = chunk.first_layer;
+        }
+        stage.order =
+            schedule_order(p.schedule, p.pipeline, static_cast<std::int64_t>(i), microbatches, p.virtual_pipeline);
+        lay_out(skeleton.context, stage, microbatches);
+        skeleton.stages[i] = std::move(stage);
+    }
 }
 
 // The embedding is the first unit of the first chunk, the head the last unit of the last.

@@ -67,6 +67,7 @@ struct Skeleton {
     Plan plan;
     StageContext context;
     std::int64_t microbatches = 0;
+    std::int64_t listed = 0;  // of them, by the orders of the stages: a brief skeleton lists just enough
     std::vector<StageSkeleton> stages;
 
     // A weight that first and last stage share, each with a copy whose gradients are summed.
@@ -78,14 +79,18 @@ struct Skeleton {
 std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk);
 Bytes tied_gradient_bytes(const Skeleton& skeleton);
 
+// Brief: of brief stages, and with no more microbatches listed than show all that the schedule does.
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
+
+// Lists the passes of so many microbatches, and lays out memory for them.
+void list_passes(Skeleton& skeleton, std::int64_t microbatches);
 
 // Which slot of its pool each pass uses, by chunk and microbatch: the lowest that is free.
 std::vector<std::vector<std::int32_t>> slots_of_passes(const StageSkeleton& stage, std::int64_t microbatches);
 
 // The chunk-level instructions of one stage: ForwardChunk, BackwardChunk and OptimizerStep name
 // bodies; messages, alloc and free of ring entries, and the step's tail are themselves. `out` is
-// overwritten, so that a sweep reuses its memory.
-void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out);
+// overwritten, so that a sweep reuses its memory. Who needs but clocks can do without alloc and free.
+void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes = true);
 
 }  // namespace foretrain

@@ -20,13 +20,14 @@ struct ChunkTrail {
 
 class Unroller {
 public:
-    Unroller(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out)
+    Unroller(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes)
         : skeleton_(skeleton),
           s_(skeleton.stages[stage]),
           next_stage_(static_cast<std::int32_t>((stage + 1) % skeleton.stages.size())),
           previous_stage_(static_cast<std::int32_t>((stage + skeleton.stages.size() - 1) % skeleton.stages.size())),
           out_(out),
-          trails_(s_.chunks.size(), ChunkTrail(skeleton.microbatches)) {}
+          lifetimes_(lifetimes),
+          trails_(s_.chunks.size(), ChunkTrail(skeleton.listed)) {}
 
     void run() {
         out_.clear();
@@ -52,6 +53,7 @@ private:
     }
 
     void lifetime(InstructionKind kind, Home home, std::int32_t microbatch) {
+        if (!lifetimes_) return;
         Instruction i;
         i.kind = kind;
         i.microbatch = microbatch;
@@ -124,7 +126,7 @@ private:
 
     void backward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
-        const bool final_pass = ++trail().backwards == skeleton_.microbatches;
+        const bool final_pass = ++trail().backwards == skeleton_.listed;
         Instruction b = pass(InstructionKind::backward_chunk,
                              final_pass ? chunk().stage->backward_last : chunk().stage->backward, k);
         if (!last) {
@@ -193,6 +195,7 @@ private:
     const StageSkeleton& s_;
     std::int32_t next_stage_, previous_stage_;
     std::vector<Instruction>& out_;
+    bool lifetimes_;
     std::vector<ChunkTrail> trails_;
     std::int32_t chunk_ = 0;  // of what is being emitted
     std::int32_t last_backward_ = -1, last_sent_ = -1, last_returned_ = -1;
@@ -201,8 +204,8 @@ private:
 
 }  // namespace
 
-void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out) {
-    Unroller(skeleton, stage, out).run();
+void unroll_stage(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& out, bool lifetimes) {
+    Unroller(skeleton, stage, out, lifetimes).run();
 }
 
 }  // namespace foretrain

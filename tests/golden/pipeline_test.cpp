@@ -63,7 +63,7 @@ Time step_of(const Plan& plan) {
     for (const Rejection& no : check(plan)) ADD_FAILURE() << text(no);
     const Skeleton skeleton = make_skeleton(plan);
     const CostModel cost(plan);
-    const Estimator estimator(skeleton, cost);
+    Estimator estimator(skeleton, cost);
     const Time step = estimator.estimate().step;
     EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), step);
     EXPECT_EQ(estimator.bound(), step) << "of a pipeline without messages the bound is all there is";

@@ -33,7 +33,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan);
         const Skeleton brief = make_skeleton(plan, Depth::brief);
-        const Estimator estimator(brief, cost);
+        Estimator estimator(brief, cost);
         const Estimate estimate = estimator.estimate();
         const Program program = lower(skeleton);
         const Trace trace = simulate(program, cost);

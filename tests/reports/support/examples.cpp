@@ -85,7 +85,11 @@ Prediction two_stages() {
                      .optimizer = from_seconds(0.125),
                      .tensor_exposed = from_seconds(0.125),
                      .data_exposed = from_seconds(0.05),
-                     .pipeline_exposed = from_seconds(0.2)};
+                     .pipeline_exposed = from_seconds(0.2),
+                     .gemm = from_seconds(0.75),
+                     .attention = from_seconds(0.25),
+                     .head = from_seconds(0.15),
+                     .bubble = from_seconds(0.125)};
     p.times = {first, second};
     StageMemory small{.weights = of_gib(1), .gradients = of_gib(1), .optimizer = of_gib(2), .reserved = of_gib(1)};
     StageMemory large = small;
