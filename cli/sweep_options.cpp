@@ -26,7 +26,8 @@ SweepSpace space_from(const Options& options) {
     sizes("pipeline", space.pipeline);
     sizes("virtual-pipeline", space.virtual_pipeline);
     sizes("data", space.data);
-    sizes("micro-batch-size", space.micro_batch_size);
+    space.every_micro_batch = options.has("micro-batch-size") && options.text("micro-batch-size") == "all";
+    if (!space.every_micro_batch) sizes("micro-batch-size", space.micro_batch_size);
     if (options.has("zero-stage"))
         for (std::int64_t stage : options.integers("zero-stage", 0, 3))
             space.zero_stage.push_back(static_cast<int>(stage));
@@ -37,8 +38,12 @@ SweepSpace space_from(const Options& options) {
         for (const std::string& name : options.list("schedule"))
             space.schedule.push_back(for_option("schedule", [&] { return schedule_from_text(name); }));
     if (options.has("recompute"))
-        for (const std::string& how : options.list("recompute"))
-            space.recompute.push_back(for_option("recompute", [&] { return recompute_from_text(how); }));
+        for (const std::string& how : options.list("recompute")) {
+            if (how == "blocks")
+                space.every_block = true;
+            else
+                space.recompute.push_back(for_option("recompute", [&] { return recompute_from_text(how); }));
+        }
     if (options.has("sequence-parallel"))
         space.sequence_parallel = options.choice("sequence-parallel", {"on", "off"}) == "on";
     return space;
@@ -56,9 +61,9 @@ std::vector<OptionGroup> sweep_option_groups() {
                        {"virtual-pipeline", "N,...", "chunks a stage"},
                        {"data", "N,...", "data-parallel ranks"},
                        {"zero-stage", "N,...", "0 to 3"},
-                       {"micro-batch-size", "N,...", "samples a microbatch"},
+                       {"micro-batch-size", "N,...", "samples a microbatch; all: every divisor of a data rank's share"},
                        {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
-                       {"recompute", "HOW,...", recompute_help},
+                       {"recompute", "HOW,...", "as for one plan, or blocks: block N for every N"},
                        {"max-memory", "GIB", "of each GPU, less than it has"}}});
     return groups;
 }

@@ -16,6 +16,7 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
+        unroll_stage(skeleton, s, code_.emplace_back());
         std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
         for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
             const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
@@ -97,7 +98,6 @@ Time Estimator::bound() const {
 
 std::vector<StageMemory> Estimator::memory() const {
     std::vector<StageMemory> out;
-    std::vector<Instruction> code;
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {
         const StageSkeleton& stage = skeleton_.stages[s];
         const auto region = [&](Region r) { return stage.region_bytes[static_cast<std::size_t>(r)]; };
@@ -108,21 +108,25 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        m.live_peak = live_peak(skeleton_, s, code).bytes + m.weights + m.gradients + m.optimizer +
+        m.live_peak = live_peak(skeleton_, s, code_[s]).bytes + m.weights + m.gradients + m.optimizer +
                       region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;
 }
 
+std::vector<PeakMoment> Estimator::peaks() const {
+    std::vector<PeakMoment> out;
+    for (std::size_t s = 0; s < code_.size(); ++s) out.push_back(moment_of(skeleton_, s, code_[s]));
+    return out;
+}
+
 std::vector<WireCount> Estimator::wire() const {
     std::vector<WireCount> out;
-    std::vector<Instruction> code;
     const RankGrid grid = skeleton_.plan.grid();
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {
         WireCount count;
-        unroll_stage(skeleton_, s, code);
-        for (const Instruction& i : code) {
+        for (const Instruction& i : code_[s]) {
             // The first microbatch stands for all; but a chunk's last backward pass is another body.
             const bool last = i.kind == InstructionKind::backward_chunk && is_last_backward(s, i);
             if (i.microbatch > 0 && !last) continue;

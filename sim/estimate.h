@@ -39,6 +39,7 @@ public:
     // Exact, in closed form: no clock is needed.
     std::vector<StageMemory> memory() const;  // without what is reserved outside
     std::vector<WireCount> wire() const;      // of each stage's first rank
+    std::vector<PeakMoment> peaks() const;
     // Executed in a step by all ranks: &BodyCost::gemm_flops or &BodyCost::attention_flops.
     double executed(Flops BodyCost::*kind) const;
 
@@ -60,6 +61,7 @@ private:
     const CostModel& cost_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
     StageBodies bodies_;                                   // as instructions name them
+    std::vector<std::vector<Instruction>> code_;           // chunk-level, by stage
 };
 
 }  // namespace foretrain

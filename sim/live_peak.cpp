@@ -67,7 +67,7 @@ std::string peak_section(const Body& body, const Stage& stage, std::int64_t firs
 
 }  // namespace
 
-LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Instruction>& code) {
+LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, const std::vector<Instruction>& code) {
     const StageSkeleton& s = skeleton.stages[stage];
     const Bytes message{s.boundary_elements() * size_of(skeleton.context.types.weight)};
     LivePeak peak;
@@ -75,7 +75,6 @@ LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Inst
     const auto reach = [&](Bytes now, std::size_t n) {
         if (now > peak.bytes) peak = {now, n};
     };
-    unroll_stage(skeleton, stage, code);
     for (std::size_t n = 0; n < code.size(); ++n) {
         const Instruction& i = code[n];
         if (i.kind == InstructionKind::alloc) live += message;
@@ -90,8 +89,7 @@ LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, std::vector<Inst
     return peak;
 }
 
-PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage) {
-    std::vector<Instruction> code;
+PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const std::vector<Instruction>& code) {
     const LivePeak peak = live_peak(skeleton, stage, code);
     if (peak.bytes.value == 0) return {};
     const Instruction& i = code[peak.instruction];

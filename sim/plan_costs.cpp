@@ -1,6 +1,7 @@
 #include "sim/plan_costs.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "plan/layers_by_chunk.h"
@@ -144,30 +145,40 @@ const Flight& PlanCosts::flight_of_stage(std::int64_t stage) {
         [&] { return std::make_unique<Flight>(flight_of(p.schedule, stages(), stage, microbatches_, chunks())); });
 }
 
-namespace {
-
-// The most passes of the chunks in `pool` (by chunk: is it?) that are in flight at once.
-std::int64_t most_in_flight(const Flight& flight, const std::vector<bool>& pool) {
-    std::int64_t most = 0;
-    for (const Flight::Moment& m : flight.moments) {
-        std::int64_t now = !m.backward && pool[m.chunk] ? 1 : 0;
-        for (std::size_t c = 0; c < pool.size(); ++c) now += pool[c] ? m.in_flight[c] : 0;
-        most = std::max(most, now);
+Bytes PlanCosts::least_bytes() {
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t tokens = plan_.tokens_per_microbatch() / p.context;
+    const std::int64_t rows = p.sequence_parallel ? tokens / p.tensor : tokens;
+    const Bytes input{rows * plan_.model.hidden_size * size_of(plan_.training.precision)};
+    // Recomputed or not, every layer's input is kept, but for the first of a chunk and those inside a segment.
+    const std::int64_t apart = p.recompute.kind == Recompute::Kind::segment ? p.recompute.layers : 1;
+    Bytes most;
+    for (const std::int64_t stage : distinct_stages()) {
+        Bytes held;
+        std::int64_t fewest = runs().layers.front();
+        for (std::int64_t c = 0; c < chunks(); ++c) {
+            const StageShape shape = shape_of(stage, c);
+            fewest = std::min(fewest, shape.layers);
+            for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
+                held += state_of(shape).of(r, shape.layers);
+        }
+        std::int64_t passes = 0;
+        for (const Flight::Moment& moment : flight_of_stage(stage).moments)
+            passes =
+                std::max(passes, std::accumulate(moment.in_flight.begin(), moment.in_flight.end(), std::int64_t{0}));
+        most = std::max(most, held + input * (passes * ((fewest - 1) / apart)));
     }
-    return most;
+    return most + plan_.cluster.device.reserved + framework_.reserved;
 }
-
-}  // namespace
 
 // As lay_out (plan/program/skeleton.cpp) and Estimator::memory.
 StageMemory PlanCosts::memory_of(std::int64_t stage) {
-    const std::int64_t n = chunks();
     const Flight& flight = flight_of_stage(stage);
-    std::vector<const Chunk*> all;
-    for (std::int64_t c = 0; c < n; ++c) all.push_back(&chunk_of(stage, c));
+    stage_.clear();
+    for (std::int64_t c = 0; c < chunks(); ++c) stage_.push_back(&chunk_of(stage, c));
     StageMemory m;
     Bytes gathered, staging;
-    for (const Chunk* c : all) {
+    for (const Chunk* c : stage_) {
         m.weights += c->state->of(Region::weights, c->shape.layers);
         m.gradients += c->state->of(Region::gradients, c->shape.layers);
         m.optimizer += c->state->of(Region::optimizer, c->shape.layers);
@@ -177,29 +188,36 @@ StageMemory PlanCosts::memory_of(std::int64_t stage) {
     }
     Bytes peak;
     for (const Flight::Moment& moment : flight.moments) {
-        const Chunk& now = *all[moment.chunk];
-        Bytes live =
-            moment.backward ? now.output + now.input + now.backward.peak : now.output + now.input + now.forward.peak;
-        for (std::size_t c = 0; c < all.size(); ++c)
-            live += (all[c]->forward.net + all[c]->input) * moment.in_flight[c];
+        const Chunk& now = *stage_[moment.chunk];
+        Bytes live = now.output + now.input + (moment.backward ? now.backward : now.forward).peak;
+        for (std::size_t c = 0; c < stage_.size(); ++c)
+            live += (stage_[c]->forward.net + stage_[c]->input) * moment.in_flight[c];
         peak = std::max(peak, live);
     }
-    for (std::size_t c = 0; c < all.size(); ++c) {
-        std::vector<bool> pool(all.size());
-        bool first = true;
-        for (std::size_t other = 0; other < all.size(); ++other) {
-            pool[other] = all[other]->slot == all[c]->slot;
-            first = first && (other >= c || !pool[other]);
-        }
-        if (first) m.activations += all[c]->slot * most_in_flight(flight, pool);
+    for (std::size_t c = 0; c < stage_.size(); ++c) {
+        m.activations += pooled_slots(flight, c);
         const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
-        const Bytes entry{round_up(all[c]->memory->message.value, buffer_alignment)};
-        if (!all[c]->shape.last) m.communication += entry * (2 * entries(2));
-        if (!all[c]->shape.first) m.communication += entry * (entries(2) + entries(flight.most[c] + 1));
+        const Bytes entry{round_up(stage_[c]->memory->message.value, buffer_alignment)};
+        if (!stage_[c]->shape.last) m.communication += entry * (2 * entries(2));
+        if (!stage_[c]->shape.first) m.communication += entry * (entries(2) + entries(flight.most[c] + 1));
     }
     m.communication += gathered + staging;
     m.live_peak = peak + m.weights + m.gradients + m.optimizer + gathered + staging;
     return m;
+}
+
+// Of the pool of chunk c, counted with the first of those that share it: as many as are in flight at once.
+Bytes PlanCosts::pooled_slots(const Flight& flight, std::size_t c) const {
+    const auto shares = [&](std::size_t other) { return stage_[other]->slot == stage_[c]->slot; };
+    for (std::size_t before = 0; before < c; ++before)
+        if (shares(before)) return {};
+    std::int64_t most = 0;
+    for (const Flight::Moment& moment : flight.moments) {
+        std::int64_t now = !moment.backward && shares(moment.chunk) ? 1 : 0;
+        for (std::size_t other = 0; other < stage_.size(); ++other) now += shares(other) ? moment.in_flight[other] : 0;
+        most = std::max(most, now);
+    }
+    return stage_[c]->slot * most;
 }
 
 Bytes PlanCosts::peak_bytes() {

@@ -29,6 +29,8 @@ public:
 
     void set(const Parallelism& parallelism);
 
+    // Of the state of the parameters and the inputs of layers alone: <= peak_bytes(), and cheaper.
+    Bytes least_bytes();
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
     Time bound();        // <= step(): the busy times of the compute streams alone
     Time step();
@@ -95,6 +97,7 @@ private:
     const Flight& flight_of_stage(std::int64_t stage);
     TimelineDurations& durations(Bytes message);
     StageMemory memory_of(std::int64_t stage);
+    Bytes pooled_slots(const Flight& flight, std::size_t chunk) const;
     void forget_if_many();
 
     Plan plan_;
@@ -105,7 +108,8 @@ private:
     const Runs* runs_ = nullptr;
     Mesh* mesh_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
-    std::deque<Chunk> chunks_;  // of the plan at hand, by shape
+    std::deque<Chunk> chunks_;         // of the plan at hand, by shape
+    std::vector<const Chunk*> stage_;  // of the stage at hand
     std::vector<std::int64_t> clocks_;
     StageBodies bodies_;
 

@@ -9,7 +9,6 @@
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
 #include "sim/flops.h"
-#include "sim/live_peak.h"
 #include "sim/plan_costs.h"
 #include "sim/simulator.h"
 
@@ -76,7 +75,7 @@ Prediction predict(const Plan& plan, PlanCosts* shared) {
     p.step = e.step;
     p.times = std::move(e.times);
     tell_bubble(p, estimator);
-    for (std::size_t s = 0; s < p.memory.size(); ++s) p.peaks.push_back(moment_of(skeleton, s));
+    p.peaks = estimator.peaks();
     p.wire = estimator.wire();
     const Training& t = plan.training;
     const ModelFlops flops = model_flops(plan.model, static_cast<double>(t.global_batch_size * t.sequence_length),

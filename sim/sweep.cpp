@@ -87,8 +87,7 @@ public:
         for (const auto& [reason, fall] : falls_) result.fell[reason] = told(reason, fall);
         if (space_.empty()) result.nothing = text(why_nothing(base_, options_.space));
         rank();
-        result.best = predictions(first(ranked_, static_cast<std::size_t>(options_.top)));
-        result.pareto = predictions(pareto());
+        predict(first(ranked_, static_cast<std::size_t>(options_.top)), pareto(), result);
         return result;
     }
 
@@ -111,7 +110,8 @@ private:
             }
         });
         for (const Falls& some : falls)
-            for (const auto& [reason, fall] : some) falls_[reason].join(fall);
+            for (const auto& [reason, fall] : some)
+                if (fall.count > 0) falls_[reason].join(fall);
     }
 
     void bound_one(std::size_t i, const Plan& plan, PlanCosts& costs, Falls& falls) {
@@ -121,6 +121,12 @@ private:
             return;
         }
         costs.set(plan.parallelism);
+        // What is far from fitting need not be known to the byte.
+        const Bytes least = costs.least_bytes();
+        if (least > capacity_ && least > falls["out_of_memory"].peak) {
+            ++falls["out_of_memory"].count;
+            return;
+        }
         c.peak = costs.peak_bytes();
         c.feasible = c.peak <= capacity_;
         if (c.feasible)
@@ -202,13 +208,22 @@ private:
         return out;
     }
 
-    std::vector<Prediction> predictions(const std::vector<std::size_t>& plans) {
+    // Many a plan is both among the best and on the front.
+    void predict(const std::vector<std::size_t>& best, const std::vector<std::size_t>& front, SweepResult& result) {
+        std::vector<std::size_t> plans = best;
+        plans.insert(plans.end(), front.begin(), front.end());
+        std::sort(plans.begin(), plans.end());
+        plans.erase(std::unique(plans.begin(), plans.end()), plans.end());
         std::vector<Prediction> out(plans.size());
         workers_.for_each(plans.size(), [&](std::size_t n, int worker) {
             out[n] = estimate(space_.plan(plans[n]), *costs_[static_cast<std::size_t>(worker)]);
             FORETRAIN_CHECK(out[n].step == candidates_[plans[n]].time, "a plan alone is predicted otherwise");
         });
-        return out;
+        const auto of = [&](std::size_t i) -> const Prediction& {
+            return out[static_cast<std::size_t>(std::lower_bound(plans.begin(), plans.end(), i) - plans.begin())];
+        };
+        for (const std::size_t i : best) result.best.push_back(of(i));
+        for (const std::size_t i : front) result.pareto.push_back(of(i));
     }
 
     RejectionCount told(const std::string& reason, const Fall& fall) const {

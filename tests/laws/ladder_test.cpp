@@ -127,6 +127,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
             const Prediction alone = estimate(plan);
             costs.set(p);
             ASSERT_EQ(costs.peak_bytes(), alone.peak_bytes());
+            ASSERT_LE(costs.least_bytes(), alone.peak_bytes());
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;

@@ -9,6 +9,7 @@
 
 #include "hardware/cluster_file.h"
 #include "models/model_file.h"
+#include "plan/check.h"
 #include "sim/predict.h"
 
 namespace foretrain::test {
@@ -84,6 +85,26 @@ TEST(Sweep, EqualsBruteForce) {
     gpipe.schedule = {Schedule::gpipe, Schedule::one_f_one_b};
     gpipe.pipeline = {2, 4};
     expect_brute_force(base("gpt2-medium", 8, 16, 512, "foretrain"), {.space = gpipe, .top = 1});
+}
+
+// Seven more spaces, each with something of its own.
+TEST(Sweep, EqualsBruteForceInEveryKindOfSpace) {
+    expect_brute_force(base("gpt2", 6, 12, 1024, "megatron-lm"), {.space = {.every_micro_batch = true}, .top = 7});
+    expect_brute_force(base("llama-3.1-8b", 16, 64, 4096, "megatron-lm"),
+                       {.space = {.tensor = {2, 4}, .micro_batch_size = {1, 2}, .every_block = true}, .top = 2});
+    expect_brute_force(base("llama-3.1-8b", 32, 32, 1 << 15, "megatron-lm"), {.top = 4});  // context ranks
+    expect_brute_force(base("gpt2-xl", 16, 64, 1024, "megatron-lm"), {.space = {.pipeline = {4, 8}}, .top = 10});
+    SweepSpace whole;
+    whole.sequence_parallel = true;
+    whole.zero_stage = {2, 3};
+    expect_brute_force(base("gpt2-large", 8, 8, 1024, "foretrain"), {.space = whole, .top = 3});
+    SweepSpace in_groups;
+    in_groups.recompute = {{Recompute::Kind::segment, 2}, {Recompute::Kind::every, 3}, {Recompute::Kind::block, 2}};
+    expect_brute_force(base("gpt2", 8, 16, 1024, "foretrain"), {.space = in_groups, .top = 6});
+    Plan counted = base("llama-3.1-8b", 16, 32, 4096, "megatron-lm");
+    counted.model.layers = 30;
+    counted.parallelism.embedding_and_head_as_layers = true;
+    expect_brute_force(counted, {.top = 5});
 }
 
 TEST(Sweep, SkipsWhatBoundsExcludeAndNothingElse) {
@@ -224,6 +245,39 @@ TEST(Enumerate, CountsTuplesThatDivide) {
     space = {.recompute = {{}}};  // GPipe is not interleaved unless asked for
     space.schedule = {Schedule::gpipe};
     EXPECT_EQ(enumerate(base("gpt2", 4, 4, 1024, "foretrain"), space).size(), 29u);
+}
+
+// The same space counted by trying every number on every axis and asking whether the plan checks.
+TEST(Enumerate, CountsWhatAllCombinationsThatCheckAre) {
+    for (const char* framework : {"foretrain", "megatron-lm"}) {
+        const Plan from = base("gpt2", 8, 12, 1024, framework);
+        const std::int64_t devices = from.cluster.devices(), layers = from.model.layers;
+        std::size_t count = 0;
+        Plan plan = from;
+        Parallelism& p = plan.parallelism;
+        for (p.tensor = 1; p.tensor <= devices; ++p.tensor)
+            for (p.pipeline = 1; p.pipeline <= devices; ++p.pipeline)
+                for (p.data = 1; p.data <= devices; ++p.data) {
+                    if (p.tensor * p.pipeline * p.data != devices) continue;
+                    p.sequence_parallel = p.tensor > 1 && plan.framework == "megatron-lm";
+                    for (p.virtual_pipeline = 1; p.virtual_pipeline <= layers; ++p.virtual_pipeline)
+                        for (p.zero_stage = 0; p.zero_stage <= (p.data > 1 ? 3 : 0); ++p.zero_stage)
+                            for (p.micro_batch_size = 1; p.micro_batch_size <= 12; ++p.micro_batch_size) {
+                                p.recompute = {};
+                                count += check(plan).empty() ? 1 : 0;
+                                for (std::int64_t n = 1; n < layers / p.pipeline / p.virtual_pipeline; ++n) {
+                                    p.recompute = {Recompute::Kind::block, n};
+                                    count += check(plan).empty() ? 1 : 0;
+                                }
+                            }
+                }
+        SweepSpace space;
+        space.recompute = {{}};
+        space.every_block = true;
+        space.every_micro_batch = true;
+        EXPECT_EQ(enumerate(from, space).size(), count) << framework;
+        EXPECT_GT(count, 300U);
+    }
 }
 
 }  // namespace
