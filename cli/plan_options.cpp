@@ -18,7 +18,7 @@ namespace foretrain::cli {
 
 namespace {
 
-enum class Kind : std::uint8_t { size, stage, number, on_off, text, recompute, layers };
+enum class Kind : std::uint8_t { size, part, stage, number, on_off, text, recompute, layers };
 
 // A field of the plan file: where it stands, and how it is called and written as an option.
 struct Field {
@@ -52,6 +52,8 @@ constexpr Field fields[] = {
     {"parallelism", "sequence_parallel", "sequence-parallel", Kind::on_off, "on|off",
      "between tensor-parallel regions (the framework's)"},
     {"parallelism", "zero_stage", "zero-stage", Kind::stage, "0|1|2|3", "what data ranks share out (0)", true},
+    {"parallelism", "zero_shard_size", "zero-shard-size", Kind::part, "N",
+     "consecutive ones that share it out; the rest hold copies (all)", true},
     {"parallelism", "micro_batch_size", "micro-batch-size", Kind::size, "N", "samples a microbatch (1)", true},
     {"parallelism", "schedule", "schedule", Kind::text, "NAME", "gpipe or 1f1b (1f1b)", true},
     {"parallelism", "recompute", "recompute", Kind::recompute, "HOW", recompute_help, true},
@@ -64,6 +66,7 @@ constexpr Field fields[] = {
     {"overlap", "gradient_reduce", "overlap-gradient-reduce", Kind::on_off, "on|off", "with the backward pass (on)"},
     {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
      "ZeRO-3's, with computing (on)"},
+    {"overlap", "pipeline", "overlap-pipeline", Kind::on_off, "on|off", "messages between stages, with computing (on)"},
 };
 
 // Megatron-LM's, DeepSpeed's and torchtitan's names, and what people say.
@@ -79,6 +82,7 @@ std::vector<std::string> also_called(const std::string& option) {
         {"micro-batch-size", {"mbs", "train-micro-batch-size-per-gpu", "per-device-train-batch-size"}},
         {"sequence-length", {"seq", "seq-len", "seq-length", "max-seq-len", "context-length"}},
         {"zero-stage", {"zero"}},
+        {"zero-shard-size", {"mics-shard-size", "zero-hpz-partition-size", "hybrid-shard-size"}},
         {"recompute", {"recompute-granularity", "activation-checkpointing", "checkpoint-activations"}},
         {"gpus", {"world-size", "num-gpus", "ngpu"}},
         {"nodes", {"nnodes", "num-nodes"}}};
@@ -90,6 +94,7 @@ Json value_of(const Field& field, const Options& options) {
     const std::string name = field.option;
     switch (field.kind) {
         case Kind::size: return Json(options.integer(name, 1, std::int64_t{1} << 40));
+        case Kind::part: return Json(options.integer(name, 0, std::int64_t{1} << 40));
         case Kind::stage: return Json(options.integer(name, 0, 3));
         case Kind::number: return Json(options.number(name, 0));
         case Kind::on_off: return Json(options.on_off(name));

@@ -31,6 +31,7 @@ SweepSpace space_from(const Options& options) {
     if (options.has("zero-stage"))
         for (std::int64_t stage : options.integers("zero-stage", 0, 3))
             space.zero_stage.push_back(static_cast<int>(stage));
+    if (options.has("zero-shard-size")) space.zero_shard_size = options.integers("zero-shard-size", 0, largest);
     if (options.has("context-method"))
         for (const std::string& how : options.list("context-method"))
             space.context_method.push_back(for_option("context-method", [&] { return context_method_from_text(how); }));
@@ -61,6 +62,7 @@ std::vector<OptionGroup> sweep_option_groups() {
                        {"virtual-pipeline", "N,...", "chunks a stage"},
                        {"data", "N,...", "data-parallel ranks"},
                        {"zero-stage", "N,...", "0 to 3"},
+                       {"zero-shard-size", "N,...", "replicas that share out what ZeRO shards; 0: all (0)"},
                        {"micro-batch-size", "N,...", "samples a microbatch; all: every divisor of a data rank's share"},
                        {"schedule", "NAME,...", "gpipe, 1f1b (the plan file's, else 1f1b)"},
                        {"recompute", "HOW,...", "as for one plan, or blocks: block N for every N"},

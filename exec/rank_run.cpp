@@ -55,7 +55,7 @@ RankRun::RankRun(const Program& program, std::int64_t rank, std::uint64_t seed, 
       device_(device),
       world_(world),
       shard_{program.grid.tensor, program.grid.coordinate(rank, Axis::tensor),
-             program.grid.coordinate(rank, Axis::replica)},
+             program.grid.coordinate(rank, Axis::shard)},
       data_rank_(program.grid.coordinate(rank, Axis::data)),
       context_rank_(program.grid.coordinate(rank, Axis::context)),
       data_(seed, program.vocabulary, program.sequence_length) {

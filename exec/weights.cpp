@@ -18,14 +18,14 @@ namespace {
 constexpr std::int64_t piece = 1 << 16;  // elements
 
 // The part [first, last) of a unit's flat run that a buffer holds. A buffer as long as the unit holds
-// all of it; a shorter one is this replica's shard.
+// all of it; a shorter one is this rank's shard.
 struct Run {
     std::int64_t first = 0, last = 0;
 };
 
 Run run_of(const Unit& unit, const Buffer& buffer, const Shard& shard) {
     if (buffer.elements == unit.elements) return {0, unit.elements};
-    return {shard.replica * buffer.elements, (shard.replica + 1) * buffer.elements};
+    return {shard.place * buffer.elements, (shard.place + 1) * buffer.elements};
 }
 
 // Calls visit(parameter, local element, element of the run's buffer) for what the run holds of the

@@ -4,7 +4,7 @@
 // number keyed by (name, seed, e); so a rank fills its shard alone, and every plan starts from the
 // same weights, in float as in double up to rounding.
 //
-//   initialise_weights(stage, {.tensor_ranks = 2, .tensor_rank = 1, .replica = 0}, seed, address, device);
+//   initialise_weights(stage, {.tensor_ranks = 2, .tensor_rank = 1, .place = 0}, seed, address, device);
 //   StateCollector state;                       // shared by all ranks
 //   state.add(rank, stage, shard, address, device);
 //   state.take()["layers.0.qkv.weight"].weights
@@ -26,7 +26,7 @@ namespace foretrain {
 struct Shard {
     std::int64_t tensor_ranks = 1;
     std::int64_t tensor_rank = 0;
-    std::int64_t replica = 0;  // its place among those that hold the same parameters
+    std::int64_t place = 0;  // among the replicas that share out parameters: which part of them is its own
 };
 
 // Where a buffer (index in StageProgram::buffers) is on this rank.

@@ -106,6 +106,7 @@ void check_sizes(const Plan& plan, Rejections& out) {
                        .rule = fmt::format("must be from 1 to {}", most_chunks),
                        .suggestion = p.virtual_pipeline < 1 ? "1" : ""});
     need("parallelism.data", p.data);
+    if (p.zero_shard_size != 0) need("parallelism.zero_shard_size", p.zero_shard_size);
     if (p.first_stage_layers != 0) need("parallelism.first_stage_layers", p.first_stage_layers);
     if (p.last_stage_layers != 0) need("parallelism.last_stage_layers", p.last_stage_layers);
     need("parallelism.micro_batch_size", p.micro_batch_size);
@@ -313,6 +314,9 @@ void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
     if (!contains(f.zero_stages, p.zero_stage))
         refuse("framework_zero_stage", "parallelism.zero_stage", std::to_string(p.zero_stage),
                names_of(f.zero_stages, [](int z) { return z; }));
+    else if (p.zero_shard_size > 1 && p.zero_stage > 0 && !contains(f.zero_stages_in_part, p.zero_stage))
+        refuse("framework_zero_shard_size", "parallelism.zero_shard_size",
+               fmt::format("{} with zero_stage {}", p.zero_shard_size, p.zero_stage), "zero_shard_size left out");
     if (!contains(f.schedules, p.schedule))
         refuse("framework_schedule", "parallelism.schedule", std::string(name_of(p.schedule)),
                names_of(f.schedules, [](Schedule s) { return name_of(s); }));
@@ -408,6 +412,8 @@ std::vector<Rejection> check(const Plan& plan) {
     check_context(plan, out);
     check_stage_layers(plan, out);
     check_batch(plan, out);
+    check_shard(plan, out);
+    check_overlap(plan, out);
     check_recompute(plan, out);
     if (const Framework* f = known_framework(plan, out)) {
         check_framework(plan, *f, out);

@@ -42,4 +42,9 @@ void check_context(const Plan& plan, std::vector<Rejection>& out);
 // that a bound on the work says nothing of it (plan/check_added.cpp).
 void check_added_magnitude(const Plan& plan, const Framework& framework, std::vector<Rejection>& out);
 
+// Whether ZeRO can shard over a part of the replicas, and messages hold up computing
+// (plan/check_communication.cpp).
+void check_shard(const Plan& plan, std::vector<Rejection>& out);
+void check_overlap(const Plan& plan, std::vector<Rejection>& out);
+
 }  // namespace foretrain::check_rules

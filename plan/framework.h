@@ -26,6 +26,7 @@ struct Framework {
     std::string version;
     bool runnable = false;  // `run` and `validate` accept it
     std::vector<int> zero_stages;
+    std::vector<int> zero_stages_in_part;  // of those, the ones that can shard over a part of the replicas
     std::vector<Schedule> schedules;
     bool has_tensor_ranks = true;
     bool has_pipeline = true;

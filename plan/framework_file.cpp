@@ -108,6 +108,11 @@ void read_abilities(const Json& value, Framework& f) {
         for (const Json& z : value.at("zero_stages").items())
             f.zero_stages.push_back(static_cast<int>(z.integer(0, 3)));
     }
+    if (value.has("zero_stages_in_part")) {
+        f.zero_stages_in_part.clear();
+        for (const Json& z : value.at("zero_stages_in_part").items())
+            f.zero_stages_in_part.push_back(static_cast<int>(z.integer(1, 3)));
+    }
     list_of(value, "schedules", {"gpipe", "1f1b"}, f.schedules);
     flag(value, "has_tensor_ranks", f.has_tensor_ranks);
     flag(value, "has_pipeline", f.has_pipeline);
@@ -158,6 +163,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "like",
                            "runnable",
                            "zero_stages",
+                           "zero_stages_in_part",
                            "has_tensor_ranks",
                            "has_pipeline",
                            "schedules",

@@ -21,12 +21,17 @@ std::string describe(const Recompute& recompute) {
     return "?";
 }
 
+std::string describe_zero(const Parallelism& p) {
+    return p.zero_shard_size == 0 ? fmt::format("{}", p.zero_stage)
+                                  : fmt::format("{}/{}", p.zero_stage, p.zero_shard_size);
+}
+
 std::string describe(const Parallelism& p) {
     std::string s = fmt::format("tp {}", p.tensor);
     if (p.context != 1) s += fmt::format(" cp {} {}", p.context, name_of(p.context_method));
     s += fmt::format(" pp {}", p.pipeline);
     if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
-    s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, p.zero_stage, p.micro_batch_size,
+    s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, describe_zero(p), p.micro_batch_size,
                      name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
     if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
     if (p.first_stage_layers != 0) s += fmt::format(" first {}", p.first_stage_layers);

@@ -35,6 +35,7 @@ struct Recompute {
 struct Overlap {
     bool gradient_reduce = true;   // reduce a layer's gradients while earlier layers run backward
     bool parameter_gather = true;  // gather the next layer's parameters (ZeRO-3) while this one computes
+    bool pipeline = true;          // compute while messages between stages are under way
     bool operator==(const Overlap&) const = default;
 };
 
@@ -59,6 +60,7 @@ struct Parallelism {
     std::int64_t data = 1;
     bool sequence_parallel = false;
     int zero_stage = 0;
+    std::int64_t zero_shard_size = 0;  // consecutive replicas that share out what ZeRO shards; 0: all
     std::int64_t micro_batch_size = 1;
     Schedule schedule = Schedule::one_f_one_b;
     Recompute recompute;
@@ -78,7 +80,10 @@ struct Plan {
     Training training;
     Parallelism parallelism;
 
-    RankGrid grid() const { return {parallelism.tensor, parallelism.context, parallelism.data, parallelism.pipeline}; }
+    RankGrid grid() const {
+        const Parallelism& p = parallelism;
+        return {p.tensor, p.context, p.data, p.pipeline, p.zero_shard_size};
+    }
     std::int64_t world() const { return grid().world(); }
     // Microbatches a step on each data rank. Precondition: the plan checks.
     std::int64_t microbatches() const {
@@ -88,10 +93,11 @@ struct Plan {
 };
 
 // One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full" (with "cp 2 ring" after tp where
-// there are several), and its parts' names.
+// there are several, and "zero 3/8" where 8 replicas share out), and its parts' names.
 std::string describe(const Parallelism& parallelism);
-std::string describe(const Recompute& recompute);  // "none", "segment 4", ...
-std::string_view name_of(Schedule schedule);       // "gpipe", "1f1b"
-std::string_view name_of(ContextMethod method);    // "ring", "all-to-all"
+std::string describe(const Recompute& recompute);           // "none", "segment 4", ...
+std::string describe_zero(const Parallelism& parallelism);  // "1", "3/8"
+std::string_view name_of(Schedule schedule);                // "gpipe", "1f1b"
+std::string_view name_of(ContextMethod method);             // "ring", "all-to-all"
 
 }  // namespace foretrain

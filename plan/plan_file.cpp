@@ -139,17 +139,17 @@ Json recompute_to_json(const Recompute& r) {
 
 Overlap overlap_from(const Json& value, const Framework& framework) {
     refuse_unless_neutral(value, "tensor", Json(false));
-    refuse_unless_neutral(value, "pipeline", Json(false));
     Overlap o = framework.default_overlap;
     if (value.has("gradient_reduce")) o.gradient_reduce = value.at("gradient_reduce").boolean();
     if (value.has("parameter_gather")) o.parameter_gather = value.at("parameter_gather").boolean();
+    if (value.has("pipeline")) o.pipeline = value.at("pipeline").boolean();
     return o;
 }
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
     refuse_unless_neutral(value, "expert", Json(1));
-    for (const char* key : {"zero_shard_size", "offload"}) refuse_unless_neutral(value, key, Json());
+    refuse_unless_neutral(value, "offload", Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
         if (value.has(key)) x = value.at(key).integer(1, largest);
@@ -165,6 +165,8 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("micro_batch_size", p.micro_batch_size);
     p.zero_stage = framework.default_zero_stage;
     if (value.has("zero_stage")) p.zero_stage = static_cast<int>(value.at("zero_stage").integer(0, 3));
+    if (value.has("zero_shard_size") && !value.at("zero_shard_size").is_null())
+        p.zero_shard_size = value.at("zero_shard_size").integer(0, largest);
     p.sequence_parallel =
         framework.default_sequence_parallel && sequence_divides(p.tensor, p.context, training.sequence_length);
     if (value.has("sequence_parallel")) p.sequence_parallel = value.at("sequence_parallel").boolean();
@@ -287,7 +289,9 @@ Json plan_to_json(const Plan& plan) {
 
 Json parallelism_to_json(const Parallelism& p) {
     Json overlap = Json::object();
-    overlap.set("gradient_reduce", p.overlap.gradient_reduce).set("parameter_gather", p.overlap.parameter_gather);
+    overlap.set("gradient_reduce", p.overlap.gradient_reduce)
+        .set("parameter_gather", p.overlap.parameter_gather)
+        .set("pipeline", p.overlap.pipeline);
     Json out = Json::object();
     out.set("tensor", p.tensor)
         .set("context", p.context)
@@ -297,6 +301,7 @@ Json parallelism_to_json(const Parallelism& p) {
         .set("data", p.data)
         .set("sequence_parallel", p.sequence_parallel)
         .set("zero_stage", p.zero_stage)
+        .set("zero_shard_size", p.zero_shard_size == 0 ? Json() : Json(p.zero_shard_size))
         .set("micro_batch_size", p.micro_batch_size)
         .set("schedule", name_of(p.schedule))
         .set("recompute", recompute_to_json(p.recompute));

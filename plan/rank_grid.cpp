@@ -7,8 +7,8 @@
 namespace foretrain {
 
 namespace {
-constexpr Axis all_axes[] = {Axis::none,    Axis::tensor,   Axis::context,  Axis::data,
-                             Axis::replica, Axis::pipeline, Axis::embedding};
+constexpr Axis all_axes[] = {Axis::none,  Axis::tensor,    Axis::context,  Axis::data,     Axis::replica,
+                             Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
 static_assert(std::size(all_axes) == axis_count);
 }  // namespace
 
@@ -19,6 +19,8 @@ std::string_view name_of(Axis axis) {
         case Axis::context: return "context";
         case Axis::data: return "data";
         case Axis::replica: return "replica";
+        case Axis::shard: return "shard";
+        case Axis::replicate: return "replicate";
         case Axis::pipeline: return "pipeline";
         case Axis::embedding: return "embedding";
     }
@@ -38,6 +40,8 @@ std::int64_t RankGrid::size(Axis axis) const {
         case Axis::context: return context;
         case Axis::data: return data;
         case Axis::replica: return context * data;
+        case Axis::shard: return shard == 0 ? context * data : shard;
+        case Axis::replicate: return shard == 0 ? 1 : context * data / shard;
         case Axis::pipeline: return pipeline;
         case Axis::embedding: return pipeline > 1 ? 2 : 1;
     }
@@ -49,7 +53,9 @@ std::int64_t RankGrid::stride(Axis axis) const {
         case Axis::none:
         case Axis::tensor: return 1;
         case Axis::context:
-        case Axis::replica: return tensor;
+        case Axis::replica:
+        case Axis::shard: return tensor;
+        case Axis::replicate: return tensor * size(Axis::shard);
         case Axis::data: return tensor * context;
         case Axis::pipeline: return tensor * context * data;
         case Axis::embedding: return tensor * context * data * (pipeline - 1);

@@ -4,10 +4,14 @@
 // stages are the furthest apart. A group is a slice of the grid along one axis. Ranks along `context` hold
 // other tokens of the same samples, ranks along `data` other samples; both hold the same parameters, so
 // the two axes together are one more, `replica`: the group that sums gradients and that ZeRO shards over.
+// ZeRO may shard over a part of them: `shard` consecutive replicas, the group of that axis, hold all
+// parameters between them, and those that hold the same part are the group of the axis `replicate`.
 //
 //   RankGrid g{.tensor = 2, .context = 2, .data = 2, .pipeline = 2};     // world 16
 //   g.members(5, Axis::data) == {1, 5}
 //   g.members(5, Axis::replica) == {1, 3, 5, 7}
+//   g.shard = 2;
+//   g.members(5, Axis::shard) == {5, 7};  g.members(5, Axis::replicate) == {1, 5}
 #pragma once
 
 #include <cstddef>
@@ -19,8 +23,8 @@
 namespace foretrain {
 
 // `embedding` is the pair of first and last stage, which share a tied weight.
-enum class Axis : std::uint8_t { none, tensor, context, data, replica, pipeline, embedding };
-constexpr std::size_t axis_count = 7;
+enum class Axis : std::uint8_t { none, tensor, context, data, replica, shard, replicate, pipeline, embedding };
+constexpr std::size_t axis_count = 9;
 
 std::string_view name_of(Axis axis);
 std::optional<Axis> axis_from_name(std::string_view name);
@@ -30,6 +34,7 @@ struct RankGrid {
     std::int64_t context = 1;
     std::int64_t data = 1;
     std::int64_t pipeline = 1;
+    std::int64_t shard = 0;  // a divisor of the replicas; 0: all of them
 
     bool operator==(const RankGrid&) const = default;
 

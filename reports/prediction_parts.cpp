@@ -9,7 +9,8 @@ namespace foretrain {
 // Messages run between stages and a tied embedding is synchronised between stages: both are
 // what the pipeline costs. What replicas exchange is what data parallelism costs.
 std::string axis_of_group(const std::string& group) {
-    if (group == name_of(Axis::replica)) return "data";
+    for (const Axis among_replicas : {Axis::replica, Axis::shard, Axis::replicate})
+        if (group == name_of(among_replicas)) return "data";
     for (const char* known : {"tensor", "data", "context", "expert"})
         if (group == known) return group;
     return "pipeline";

@@ -58,7 +58,9 @@ std::string zero_text(const Prediction& p) {
     const char* shared[] = {"each data rank keeps all of its state", "optimizer state is shared out over {} data ranks",
                             "optimizer state and gradients are shared out over {} data ranks",
                             "optimizer state, gradients and weights are shared out over {} data ranks"};
-    return fmt::format(fmt::runtime(shared[std::clamp(a.zero_stage, 0, 3)]), a.data);
+    const std::string ranks =
+        a.zero_shard_size == 0 ? fmt::format("{}", a.data) : fmt::format("each {} of {}", a.zero_shard_size, a.data);
+    return fmt::format(fmt::runtime(shared[std::clamp(a.zero_stage, 0, 3)]), ranks);
 }
 
 std::string recompute_text(const Prediction& p) {

@@ -45,7 +45,7 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             fmt::format("{}", a.tensor),
             fmt::format("{}", a.pipeline),
             fmt::format("{}", a.data),
-            fmt::format("{}", a.zero_stage),
+            describe_zero(a),
             fmt::format("{}", a.micro_batch_size),
             schedule_of(a),
             describe(a.recompute),

@@ -97,7 +97,7 @@ build_targets=(fuzz_seeds)
 for target in "${targets[@]}"; do build_targets+=("fuzz_$target"); done
 cmake --build build-fuzz --parallel "$(job_count)" --target "${build_targets[@]}" >&2
 
-build=build-fuzz
+build="build-fuzz"
 rm -rf "$build/seeds"
 "$build/tests/fuzz/fuzz_seeds" "$build/seeds"
 # Words that the readers know: the texts in their sources.

@@ -13,8 +13,8 @@ namespace foretrain {
 
 namespace {
 
-constexpr std::array axes{Axis::none,    Axis::tensor,   Axis::context,  Axis::data,
-                          Axis::replica, Axis::pipeline, Axis::embedding};
+constexpr std::array axes{Axis::none,  Axis::tensor,    Axis::context,  Axis::data,     Axis::replica,
+                          Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
 static_assert(axes.size() == axis_count);
 
 template <class Enum>
@@ -103,7 +103,9 @@ void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_at
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
     for (const Axis axis : axes) {
-        groups_[index(axis)] = placements(grid_, axis, devices_per_node_, network_);
+        const bool all_replicas = axis == Axis::shard && grid_.shard == 0;
+        groups_[index(axis)] =
+            all_replicas ? groups_[index(Axis::replica)] : placements(grid_, axis, devices_per_node_, network_);
         for (const GroupPlacement& g : groups_[index(axis)]) {
             if (g.nodes > 1 && g.line_gbps <= 0)
                 throw UserError({.file = "cluster " + cluster.name,

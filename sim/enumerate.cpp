@@ -69,6 +69,14 @@ std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space
     return out;
 }
 
+std::vector<std::int64_t> shard_sizes(const SweepSpace& space, int zero, std::int64_t replicas) {
+    if (zero == 0 || space.zero_shard_size.empty()) return {0};
+    std::vector<std::int64_t> out;
+    for (std::int64_t n : space.zero_shard_size)
+        if (n == 0 || (n > 1 && replicas % n == 0)) out.push_back(n);
+    return out;
+}
+
 std::vector<std::int64_t> contexts(const SweepSpace& space, std::int64_t sequence, std::int64_t devices) {
     constexpr std::int64_t long_sequence = 16 * 1024, most = 16;
     std::vector<std::int64_t> out;
@@ -116,19 +124,21 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
     const std::vector<Recompute> forms = recomputes(framework, space, most_layers_of_chunk(base));
     const std::vector<std::int64_t> sizes = micro_batches(space, samples);
     for (int zero : zero_stages(framework, space, p.data))
-        for (std::int64_t micro_batch : sizes)
-            for (Schedule schedule : schedules) {
-                if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
-                if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
-                    continue;
-                p.zero_stage = zero;
-                p.micro_batch_size = micro_batch;
-                p.schedule = schedule;
-                for (const Recompute& recompute : forms) {
-                    p.recompute = recompute;
-                    out.add(p);
+        for (std::int64_t shard : shard_sizes(space, zero, p.context * p.data))
+            for (std::int64_t micro_batch : sizes)
+                for (Schedule schedule : schedules) {
+                    if (!microbatches_fill_rounds(p, samples / micro_batch)) continue;
+                    if (p.virtual_pipeline > 1 && schedule != Schedule::one_f_one_b && space.virtual_pipeline.empty())
+                        continue;
+                    p.zero_stage = zero;
+                    p.zero_shard_size = shard;
+                    p.micro_batch_size = micro_batch;
+                    p.schedule = schedule;
+                    for (const Recompute& recompute : forms) {
+                        p.recompute = recompute;
+                        out.add(p);
+                    }
                 }
-            }
 }
 
 // Appends the plans that share tensor, pipeline and virtual_pipeline.
@@ -166,6 +176,7 @@ constexpr NamedAxis named_axes[] = {
     {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
     {"virtual_pipeline", &SweepSpace::virtual_pipeline, &Parallelism::virtual_pipeline},
     {"data", &SweepSpace::data, &Parallelism::data},
+    {"zero_shard_size", &SweepSpace::zero_shard_size, &Parallelism::zero_shard_size},
     {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
 };
 
@@ -223,6 +234,7 @@ void PlanSpace::add(const Parallelism& p) {
                        .virtual_pipeline = narrow(p.virtual_pipeline),
                        .data = narrow(p.data),
                        .recompute_layers = narrow(p.recompute.layers),
+                       .zero_shard_size = narrow(p.zero_shard_size),
                        .zero_stage = static_cast<std::int8_t>(p.zero_stage),
                        .schedule = p.schedule,
                        .recompute = p.recompute.kind,
@@ -241,6 +253,7 @@ Parallelism PlanSpace::parallelism(std::size_t i) const {
     p.data = point.data;
     p.sequence_parallel = point.sequence_parallel;
     p.zero_stage = point.zero_stage;
+    p.zero_shard_size = point.zero_shard_size;
     p.micro_batch_size = point.micro_batch_size;
     p.schedule = point.schedule;
     p.recompute = {point.recompute, point.recompute_layers};

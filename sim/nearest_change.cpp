@@ -26,6 +26,8 @@ constexpr std::array fields{
           leave},
     Field{"recompute", [](SweepSpace& s, const Parallelism& p) { s.recompute = {p.recompute}; }, leave},
     Field{"zero_stage", [](SweepSpace& s, const Parallelism& p) { s.zero_stage = {p.zero_stage}; }, leave},
+    Field{"zero_shard_size", [](SweepSpace& s, const Parallelism& p) { s.zero_shard_size = {p.zero_shard_size}; },
+          leave},
     // Without tensor ranks there is nothing to be sequence-parallel in: then it is the framework's choice.
     Field{"sequence_parallel",
           [](SweepSpace& s, const Parallelism& p) {
@@ -68,6 +70,9 @@ std::vector<std::string> changes_between(const Parallelism& from, const Parallel
     differ("micro_batch_size", from.micro_batch_size, to.micro_batch_size);
     differ("recompute", describe(from.recompute), describe(to.recompute));
     differ("zero_stage", from.zero_stage, to.zero_stage);
+    const auto shards = [](std::int64_t n) { return n == 0 ? std::string("all") : std::to_string(n); };
+    if (from.zero_stage > 0 && to.zero_stage > 0)  // else there are none to speak of
+        differ("zero_shard_size", shards(from.zero_shard_size), shards(to.zero_shard_size));
     const auto on_off = [](bool on) { return on ? "on" : "off"; };
     // Turned on or off by the number of tensor ranks alone, it goes without saying.
     if ((from.tensor > 1) == (to.tensor > 1) && from.sequence_parallel != to.sequence_parallel)

@@ -79,7 +79,7 @@ const PlanCosts::Runs& PlanCosts::runs() {
 PlanCosts::Mesh& PlanCosts::mesh() {
     const RankGrid grid = plan_.grid();
     if (mesh_ == nullptr)
-        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline}},
+        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard}},
                       [&] { return std::make_unique<Mesh>(plan_); });
     return *mesh_;
 }
@@ -115,7 +115,7 @@ const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk) {
 const ChunkState& PlanCosts::state_of(const StageShape& shape) {
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (shape.first ? 1 : 0) | (shape.last ? 2 : 0);
-    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags}},
+    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags, p.zero_shard_size}},
                 [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
@@ -254,7 +254,7 @@ Time PlanCosts::bound() {
 const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
     const Timed& time = time_of(chunk);
-    const Key key{{time.number, p.data, zero(), chunk.times[0], chunk.times[1]}};
+    const Key key{{time.number, p.data, zero(), p.zero_shard_size, chunk.times[0], chunk.times[1]}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
         bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, chunk.times, mesh().cost, 0);
@@ -268,8 +268,9 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
 const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     const Parallelism& p = plan_.parallelism;
     const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
-        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity,
-                       p.data > 1 ? 1 : 0, p.context > 1 ? 1 : 0}};
+        const std::int64_t flags = (p.data > 1 ? 1 : 0) | (p.context > 1 ? 2 : 0) |
+                                   (p.overlap.gradient_reduce ? 4 : 0) | (p.overlap.pipeline ? 8 : 0);
+        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity, flags}};
         return part(known_timelines_, key, [&] {
             Skeleton skeleton = make_skeleton(plan_, Depth::brief);
             if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);

@@ -121,8 +121,8 @@ private:
                                                       .elements = unit.elements,
                                                       .offset = ring_offset(run)});
         const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
-        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, Axis::replica, shard.type,
-                                              unit.elements / c_.replicas(), {part, whole}),
+        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), shard.type,
+                                              unit.elements / c_.shards(), {part, whole}),
                                    section);
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
@@ -166,6 +166,7 @@ public:
           body_(body),
           rewriter_(body),
           staged_(c.zero >= 2),
+          last_microbatch_(last_microbatch),
           reduces_(staged_ || last_microbatch) {}
 
     void run() {
@@ -253,6 +254,7 @@ private:
         sum_replicated(u, written);
         sum_over_replicas(u, written);
         u.done = rewriter_.size() - 1;
+        if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
         if (overlaps() && c_.added.beside_data > 0 && c_.replicas() > 1)
             rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
@@ -278,7 +280,7 @@ private:
     void sum_over_replicas(Contribution& u, Wait written) {
         if (c_.replicas() == 1) return;
         const Unit& unit = unit_at(stage_, u.unit).unit;
-        const std::int64_t part_count = unit.elements / c_.replicas();
+        const std::int64_t part_count = unit.elements / c_.shards();
         const BodyBuffer all = whole(u);
         const std::int32_t from = add_buffer(body_, all);
         Instruction i;
@@ -287,7 +289,7 @@ private:
         } else {
             const std::int32_t to =
                 add_buffer(body_, staged_ ? staged_shard(u, part_count) : fixed_at(stage_, unit.gradient_shard));
-            i = collective(InstructionKind::reduce_scatter, Stream::reduce, Axis::replica, all.type, part_count,
+            i = collective(InstructionKind::reduce_scatter, Stream::reduce, c_.shard_axis(), all.type, part_count,
                            {from, to});
         }
         i.section = section_of(u);
@@ -295,6 +297,15 @@ private:
         i.add_wait(written);
         reduced_ = rewriter_.insert(i);
         if (staged_) accumulate(u, part_count, i.operand[1]);
+    }
+
+    // The step's sum of a shard over the groups that each hold all shards: behind its last part on the
+    // same stream. The ring does not wait for it.
+    void sum_over_groups(const Contribution& u) {
+        const BodyBuffer shard = fixed_at(stage_, unit_at(stage_, u.unit).unit.gradient_shard);
+        rewriter_.insert(in_section(collective(InstructionKind::all_reduce, Stream::reduce, Axis::replicate, shard.type,
+                                               shard.elements, {add_buffer(body_, shard)}),
+                                    section_of(u)));
     }
 
     BodyBuffer staged_shard(const Contribution& u, std::int64_t count) const {
@@ -327,7 +338,7 @@ private:
     std::vector<KernelArgs>& kernels_;
     Body& body_;
     Rewriter rewriter_;
-    bool staged_, reduces_;
+    bool staged_, last_microbatch_, reduces_;
     std::vector<Contribution> contributions_;  // in the order of their first write
     std::int32_t entry_ = -1;
     std::vector<Cut> tail_;      // of reductions after all passes

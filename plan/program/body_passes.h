@@ -23,7 +23,9 @@ std::vector<UnitUse> gradient_uses(const Body& body);
 void add_parameter_gather(const StageContext& context, const Stage& stage, Body& body);
 
 // Reduces each unit's gradients over the replicas once their last contribution is written: every
-// microbatch into the rank's shard under ZeRO-2 and 3, else only where `last_microbatch`. With
+// microbatch into the rank's shard under ZeRO-2 and 3, else only where `last_microbatch`. Where ZeRO shards
+// over a part of the replicas, the sums in the shards are then summed over the ranks that hold the same
+// one, in `last_microbatch` only: until then each group of ranks gathers its own. With
 // overlap.gradient_reduce while earlier layers run backward, else (ZeRO-0, 1) after all of them.
 // Under sequence parallelism the gradients of tensors that every tensor rank holds are partial
 // sums over tokens: they are summed over the tensor ranks first. Those of a norm that all heads share

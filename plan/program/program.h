@@ -157,7 +157,7 @@ struct Parameter {
 };
 
 // A run of parameters that is reduced, sharded and gathered as one. `elements` is padded to a
-// multiple of the replicas. Buffers are -1 where the plan has none.
+// multiple of the replicas that share it out. Buffers are -1 where the plan has none.
 struct Unit {
     std::string name;
     std::int64_t elements = 0;

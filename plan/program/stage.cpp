@@ -45,7 +45,7 @@ public:
         for (const StageUnit& u : stage_.units) {
             if (u.unit.tied_to < 0) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
-            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.replicas() : u.unit.elements;
+            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.shards() : u.unit.elements;
             b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
                      {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
             clear(b, u.unit);
@@ -258,7 +258,7 @@ private:
     }
 
     void step(PassBuilder& b, const Unit& unit) {
-        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.replicas() : unit.elements;
+        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards() : unit.elements;
         const Training& o = c_.training;
         const AdamwArgs args{.elements = n,
                              .learning_rate = o.learning_rate,
@@ -276,7 +276,7 @@ private:
         const std::int32_t stepped = b.kernel(args, operands);
         clear(b, unit);
         if (c_.zero != 1 && c_.zero != 2) return;
-        Instruction i = collective(InstructionKind::all_gather, Stream::gather, Axis::replica, c_.types.weight, n,
+        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
         i.share = c_.added.data;
         i.add_wait({stepped, Stream::compute});

@@ -40,6 +40,10 @@ struct StageContext {
     std::int64_t sequence() const { return training.sequence_length / parallelism.context; }
     // Ranks that hold the same parameters: the size of Axis::replica.
     std::int64_t replicas() const { return parallelism.context * parallelism.data; }
+    // Of those the ones that share out a unit under ZeRO, and how many such groups there are.
+    std::int64_t shards() const { return parallelism.zero_shard_size == 0 ? replicas() : parallelism.zero_shard_size; }
+    std::int64_t shard_groups() const { return replicas() / shards(); }
+    Axis shard_axis() const { return shard_groups() > 1 ? Axis::shard : Axis::replica; }
     // Rows of the residual stream on one rank: a share of the tokens under sequence parallelism.
     std::int64_t rows() const { return parallelism.sequence_parallel ? tokens() / parallelism.tensor : tokens(); }
 };
@@ -59,7 +63,7 @@ struct UnitShape {
     UnitKind kind = UnitKind::layer;
     std::vector<ParameterSpec> parameters;  // of one representative
     std::vector<std::int64_t> offsets;      // elements; one more than parameters: the end
-    std::int64_t elements = 0;              // padded to a multiple of the replicas
+    std::int64_t elements = 0;              // padded to a multiple of the shards
     std::int64_t replicated_from = 0;       // offset of the first tensor that all tensor ranks hold
     std::int64_t over_heads_to = 0;         // end of those, next to it, whose gradient sums over all heads
 

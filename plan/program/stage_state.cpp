@@ -24,7 +24,7 @@ UnitShape make_shape(const StageContext& c, UnitKind kind) {
     }
     shape.offsets.push_back(end);
     if (shape.replicated_from < 0) shape.replicated_from = end;
-    shape.elements = round_up(end, c.replicas());
+    shape.elements = round_up(end, c.shards());
     return shape;
 }
 
@@ -49,8 +49,8 @@ public:
     std::int32_t shard_of(std::int32_t whole, const char* what) {
         BodyBuffer b = stage_.fixed[static_cast<std::size_t>(whole)];
         b.label.what = what;
-        b.elements /= context_.replicas();
-        b.axis = Axis::replica;
+        b.elements /= context_.shards();
+        b.axis = context_.shard_axis();
         b.stride = b.bytes();
         return push(b);
     }
@@ -68,7 +68,7 @@ private:
 // the end of the step, and nothing else.
 void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, std::int64_t n) {
     Unit& unit = u.unit;
-    const std::int64_t part = n / c.replicas();
+    const std::int64_t part = n / c.shards();
     const bool owns_weight = unit.tied_to < 0;
     const std::int64_t state = c.zero >= 1 ? part : n;
     if (owns_weight && c.zero <= 2) unit.weight = fixed.add("weight", u.layer, Region::weights, c.types.weight, n);
@@ -151,7 +151,7 @@ Bytes staging_shard_offset(const StageContext& c, const Stage& stage) {
 
 Bytes staging_entry_bytes(const StageContext& c, const Stage& stage) {
     return staging_shard_offset(c, stage) +
-           aligned(ceil_div(largest_unit(stage), c.replicas()) * size_of(c.types.gradient));
+           aligned(ceil_div(largest_unit(stage), c.shards()) * size_of(c.types.gradient));
 }
 
 }  // namespace foretrain

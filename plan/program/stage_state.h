@@ -2,7 +2,8 @@
 // stage: 0 holds all on every replica, 1 shards the optimizer state, 2 the gradients too,
 // 3 the weights too. The first of the builders that make a Stage (build_stage in stage.cpp).
 //
-// Per unit of n elements (padded to a multiple of the d replicas):
+// Per unit of n elements (padded to a multiple of d, the replicas or those of a subgroup
+// that ZeRO shards over):
 //
 //   ZeRO   weights        gradients                 optimizer state
 //   0      n              n                         n

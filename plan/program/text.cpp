@@ -156,6 +156,7 @@ std::string to_text(const Program& program) {
     put(out, "context", program.grid.context, std::int64_t{1});
     put(out, "data", program.grid.data, std::int64_t{1});
     put(out, "pipeline", program.grid.pipeline, std::int64_t{1});
+    put(out, "shard", program.grid.shard, std::int64_t{0});
     out += fmt::format(" micro_batch_size={} sequence_length={} microbatches={} vocabulary={} type={}\n",
                        program.micro_batch_size, program.sequence_length, program.microbatches, program.vocabulary,
                        name_of(program.type));

@@ -233,6 +233,7 @@ void read_program(Line& line, Program& program) {
     line.read("context", program.grid.context);
     line.read("data", program.grid.data);
     line.read("pipeline", program.grid.pipeline);
+    line.read("shard", program.grid.shard);
     line.read("micro_batch_size", program.micro_batch_size);
     line.read("sequence_length", program.sequence_length);
     line.read("microbatches", program.microbatches);

@@ -72,7 +72,17 @@ private:
         i.count = s_.boundary_elements();
         i.add_operand(chunk().ring_buffer(home, microbatch));
         if (wait.instruction >= 0) i.add_wait(wait);
+        const bool early = kind == InstructionKind::send || skeleton_.plan.parallelism.overlap.pipeline;
+        if (!early && last_pass_ >= 0) i.add_wait({last_pass_, Stream::compute});
         return emit(i);
+    }
+
+    // Without overlap nothing is computed while a message is under way: it is received only once the pass
+    // before is through, and the next pass waits for those that this stage has sent.
+    void wait_for_sent(Instruction& pass) const {
+        if (skeleton_.plan.parallelism.overlap.pipeline) return;
+        if (last_sent_ >= 0) pass.add_wait({last_sent_, Stream::send_next});
+        if (last_returned_ >= 0) pass.add_wait({last_returned_, Stream::send_prev});
     }
 
     Instruction pass(InstructionKind kind, std::int32_t body, std::int32_t microbatch) {
@@ -117,7 +127,8 @@ private:
             const std::int32_t sender = previous(trail().sent, Home::output, k);
             if (sender >= 0) f.add_wait({sender, Stream::send_next});
         }
-        const std::int32_t done = emit(f);
+        wait_for_sent(f);
+        const std::int32_t done = last_pass_ = emit(f);
         if (last) return;
         last_sent_ = trail().sent[at(k)] =
             message(InstructionKind::send, Stream::send_next, Home::output, k, {done, Stream::compute});
@@ -141,7 +152,8 @@ private:
             const std::int32_t sender = previous(trail().returned, Home::input_gradient, k);
             if (sender >= 0) b.add_wait({sender, Stream::send_prev});
         }
-        const std::int32_t done = trail().backward[at(k)] = last_backward_ = emit(b);
+        wait_for_sent(b);
+        const std::int32_t done = trail().backward[at(k)] = last_backward_ = last_pass_ = emit(b);
         // Without overlap no chunk computes while another's gradients are reduced.
         if (final_pass && !skeleton_.plan.parallelism.overlap.gradient_reduce) unhidden_ = done;
         if (!last) lifetime(InstructionKind::free, Home::output_gradient, k);
@@ -198,7 +210,7 @@ private:
     bool lifetimes_;
     std::vector<ChunkTrail> trails_;
     std::int32_t chunk_ = 0;  // of what is being emitted
-    std::int32_t last_backward_ = -1, last_sent_ = -1, last_returned_ = -1;
+    std::int32_t last_pass_ = -1, last_backward_ = -1, last_sent_ = -1, last_returned_ = -1;
     std::int32_t unhidden_ = -1;  // a backward pass whose reductions must be over before the next pass
 };
 

@@ -291,6 +291,14 @@ Verdict check_tables(const Program& program) {
     const RankGrid& g = program.grid;
     for (std::int64_t n : {g.tensor, g.context, g.data, g.pipeline})
         if (n < 1 || n > most_ranks) return Failure{-1, -1, "index", fmt::format("the grid has a side of {} ranks", n)};
+    std::int64_t world = g.tensor;
+    for (const std::int64_t n : {g.context, g.data, g.pipeline})
+        if (__builtin_mul_overflow(world, n, &world))
+            return Failure{-1, -1, "index", "the grid has more ranks than 64 bits count"};
+    if (g.shard < 0 || (g.shard > 0 && g.size(Axis::replica) % g.shard != 0))
+        return Failure{
+            -1, -1, "index",
+            fmt::format("groups of {} do not make up the grid's {} replicas", g.shard, g.size(Axis::replica))};
     if (program.stages.size() != static_cast<std::size_t>(g.pipeline))
         return Failure{-1, -1, "index",
                        fmt::format("{} stages stand in a grid of {}", program.stages.size(), g.pipeline)};

@@ -80,6 +80,8 @@ TEST(PlanOptions, EveryFieldIsAnOption) {
                                       "--overlap-gradient-reduce",
                                       "off",
                                       "--overlap-parameter-gather",
+                                      "off",
+                                      "--overlap-pipeline",
                                       "off"}));
     EXPECT_EQ(p.model.name, "gpt2");
     EXPECT_EQ(p.cluster.devices(), 16);
@@ -101,7 +103,7 @@ TEST(PlanOptions, EveryFieldIsAnOption) {
                                           .schedule = Schedule::gpipe,
                                           .recompute = {Recompute::Kind::segment, 3},
                                           .stage_layers = {7, 5},
-                                          .overlap = {false, false}}));
+                                          .overlap = {false, false, false}}));
 }
 
 TEST(PlanOptions, EveryStageLayoutIsAnOption) {
@@ -112,6 +114,14 @@ TEST(PlanOptions, EveryStageLayoutIsAnOption) {
               "tp 1 pp 4 dp 2 zero 0 mbs 1 1f1b recompute none first 2 last 4");
     EXPECT_EQ(described({"--pipeline", "2", "--embedding-and-head-as-layers", "on"}),
               "tp 1 pp 2 dp 4 zero 0 mbs 1 1f1b recompute none embedding and head as layers");
+}
+
+TEST(PlanOptions, ZeroMayShardOverAPartOfTheReplicas) {
+    const auto described = [](const Arguments& options) { return describe(plan_of(with_gpt2(options)).parallelism); };
+    EXPECT_EQ(described({"--zero-stage", "2", "--zero-shard-size", "4"}),
+              "tp 1 pp 1 dp 8 zero 2/4 mbs 1 1f1b recompute none");
+    EXPECT_EQ(described({"--zero-stage", "2", "--zero-shard-size", "0"}),
+              "tp 1 pp 1 dp 8 zero 2 mbs 1 1f1b recompute none");
 }
 
 TEST(PlanOptions, OverrideTheFile) {

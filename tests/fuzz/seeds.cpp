@@ -137,6 +137,7 @@ void add_programs(Seeds& seeds) {
     add({.pipeline = 2}, small_gpt(true));
     add({.tensor = 2, .sequence_parallel = true}, small_llama());
     add({.data = 2, .zero_stage = 3, .recompute = {Recompute::Kind::full, 0}}, small_gpt(false));
+    add({.data = 4, .zero_stage = 2, .zero_shard_size = 2}, small_gpt(false));
 }
 
 void add_traces(Seeds& seeds) {

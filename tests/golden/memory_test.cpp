@@ -223,6 +223,18 @@ TEST(GoldenModelStates, GradientsAndWeightsAreSharedOutToo) {
     }
 }
 
+// Shared out by d of the replicas, what the others hold is the same again.
+TEST(GoldenModelStates, ASubgroupSharesOutAsIfItWereAlone) {
+    for (const std::int64_t d : {2, 4}) {
+        const auto of = [&](int zero) {
+            return states(paper_plan({.data = 8, .zero_stage = zero, .zero_shard_size = d}));
+        };
+        EXPECT_EQ(of(1), 6 * N + 12 * N / d) << d;
+        EXPECT_EQ(of(2), 2 * N + 16 * N / d) << d;
+        EXPECT_EQ(of(3), 18 * N / d) << d;
+    }
+}
+
 // fp32: 4 weight + 4 gradient + 8 moments, no master: 16, or 8 + 8 / d.
 TEST(GoldenModelStates, SixteenBytesInFp32) {
     Plan plan = paper_plan({.data = 4});

@@ -117,6 +117,34 @@ TEST(GoldenPipeline, MiddleStagesHoldNoMoreThanIsInFlight) {
     EXPECT_EQ(chunks.stages[3].chunks[0].slots, 5);
 }
 
+// Messages that take 1 us, beside computing and not. 2 stages of a layer, 4 microbatches. F = 1, B = 2; times in us.
+//
+//   beside   stage 0  F0 0-1  F1 1-2         B0 6-8  F2 8-9          B1 9-11   F3 11-12  B2 14-16  B3 17-19
+//            stage 1          F0 2-3  B0 3-5  F1 5-6  B1 6-8  F2 10-11  B2 11-13  F3 13-14  B3 14-16
+//
+//   held up  stage 0  F0 0-1  F1 2-3         B0 6-8  F2 8-9          B1 10-12  F3 12-13  B2 14-16  B3 18-20
+//            stage 1          F0 2-3  B0 3-5  F1 6-7  B1 7-9  F2 10-11  B2 11-13  F3 14-15  B3 15-17
+//
+//   F1 of stage 0 waits for its own F0 to be sent 1-2; F1 is received once B0 is through, 5-6, while the
+//   gradient of B0 goes back. Nobody misses the microsecond that F1 loses; the step ends with the one of F3.
+TEST(GoldenPipeline, MessagesHoldUpTheStagesAtBothEnds) {
+    Plan plan = pipeline(2, 1, 4, 2);
+    plan.cluster.domain.pairwise_a_us = 1;
+    const auto step = [&](bool beside) {
+        plan.parallelism.overlap.pipeline = beside;
+        EXPECT_EQ(check(plan).size(), 0U);
+        const Skeleton skeleton = make_skeleton(plan);
+        const CostModel cost(plan);
+        const Program program = lower(skeleton);
+        EXPECT_EQ(verify(program), std::nullopt);
+        const Time simulated = step_time(simulate(program, cost));
+        EXPECT_EQ(Estimator(skeleton, cost).estimate().step, simulated);
+        return simulated;
+    };
+    EXPECT_EQ(step(true), from_microseconds(19));
+    EXPECT_EQ(step(false), from_microseconds(20));
+}
+
 // Without overlap no chunk computes while another's gradients are reduced. 2 stages of 2 chunks of one
 // layer, 2 microbatches, 2 data ranks, every reduction 3 us. F = 1, B = 2; times in us.
 //

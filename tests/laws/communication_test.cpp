@@ -4,6 +4,7 @@
 
 #include "exec/runtime.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "models/parameters.h"
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
 #include "tests/laws/support/plans.h"
@@ -39,6 +40,18 @@ std::vector<Plan> spreads() {
                 p.virtual_pipeline = 2;
                 out.push_back(small_plan(llama ? small_llama() : small_gpt(), p, 4 * dp));
             }
+    for (const int zero : {1, 2, 3})
+        for (const auto& [cp, tp, pp, dp, shard] :
+             {std::tuple{1, 1, 1, 4, 2}, {1, 2, 1, 4, 2}, {2, 1, 1, 4, 4}, {2, 1, 2, 2, 2}, {1, 1, 1, 6, 3}}) {
+            Parallelism p;
+            p.context = cp;
+            p.tensor = tp;
+            p.pipeline = pp;
+            p.data = dp;
+            p.zero_stage = zero;
+            p.zero_shard_size = shard;
+            out.push_back(small_plan(zero == 2 ? small_gpt() : small_llama(), p, 2 * dp));
+        }
     for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_to_all})
         for (const auto& [cp, tp, pp, zero] : {std::tuple{2, 1, 1, 0}, {4, 1, 1, 1}, {2, 2, 2, 2}, {2, 1, 2, 3}}) {
             Parallelism p;
@@ -67,6 +80,38 @@ TEST(Communication, CountedIsPredicted) {
         const std::vector<WireCount> closed = Estimator(skeleton, cost).wire();
         for (std::size_t s = 0; s < closed.size(); ++s)
             ASSERT_EQ(closed[s], predicted(program, plan.grid().rank_in_stage(0, static_cast<std::int64_t>(s))));
+    }
+}
+
+// Six replicas, by threes: each sends 2/3 of the gradients to those that it shares with, and 2/3 of the weights;
+// of its own third, the half that the rank with the same third adds up, and the half that it adds up itself.
+TEST(Communication, ASubgroupsBytesAreThoseOfItsShards) {
+    ModelSpec m = small_llama();
+    m.hidden_size = m.ffn_hidden_size = 48;  // every tensor is a multiple of six elements: nothing is padded
+    m.head_dim = 6;
+    const auto sent = [&m](int zero, std::int64_t shard, const char* key) {
+        Parallelism p;
+        p.data = 6;
+        p.zero_stage = zero;
+        p.zero_shard_size = shard;
+        const Plan plan = small_plan(m, p, 12);  // two microbatches
+        const Skeleton skeleton = make_skeleton(plan);
+        const WireCount wire = Estimator(skeleton, CostModel(plan)).wire().at(0);
+        const auto found = wire.find(key);
+        return found == wire.end() ? std::int64_t{0} : found->second.value;
+    };
+    const std::int64_t all = 8 * parameter_count(m);
+    for (const std::int64_t shard : {0, 3}) {
+        const char* scatter = shard == 0 ? "replica.reduce_scatter" : "shard.reduce_scatter";
+        const char* gather = shard == 0 ? "replica.all_gather" : "shard.all_gather";
+        const std::int64_t n = shard == 0 ? 6 : shard;
+        EXPECT_EQ(sent(1, shard, scatter), all / n * (n - 1)) << shard;
+        EXPECT_EQ(sent(2, shard, scatter), 2 * all / n * (n - 1)) << shard;
+        EXPECT_EQ(sent(1, shard, gather), all / n * (n - 1)) << shard;
+        EXPECT_EQ(sent(1, shard, "replicate.all_reduce"), shard == 0 ? 0 : all / n) << shard;
+        EXPECT_EQ(sent(2, shard, "replicate.all_reduce"), shard == 0 ? 0 : all / n) << "once a step";
+        EXPECT_EQ(sent(3, shard, "replicate.all_reduce"), shard == 0 ? 0 : all / n) << "once a step";
+        EXPECT_GT(sent(3, shard, gather), 2 * sent(1, shard, gather)) << "every microbatch";
     }
 }
 

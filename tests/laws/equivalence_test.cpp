@@ -4,7 +4,8 @@
 //
 //   Class A, bit-equal: pipeline and every schedule, recompute, overlap, and ZeRO against data
 //   parallelism of the same size that reduces at the same points (ZeRO-0 and 1 reduce once a step,
-//   ZeRO-2 and 3 every microbatch).
+//   ZeRO-2 and 3 every microbatch). Shards over a part of the replicas sum in two steps: those are
+//   held against each other, and over all replicas against the plans that know of no parts.
 //   Class B, sums in another order: everything against one rank. Per tensor the norm of the
 //   difference over the norm of the reference, floored at a thousandth of the norm of all tensors.
 #include <gtest/gtest.h>
@@ -98,7 +99,9 @@ Plan class_a_reference(Plan plan) {
     p.recompute = {};
     p.schedule = Schedule::gpipe;
     p.overlap = {false, false};
-    p.zero_stage = p.zero_stage >= 2 && plan.microbatches() > 1 ? 2 : 0;
+    const bool in_part = p.zero_shard_size > 0 && p.zero_shard_size < p.context * p.data;
+    p.zero_stage = p.zero_stage >= 2 && plan.microbatches() > 1 ? 2 : in_part ? 1 : 0;
+    if (!in_part) p.zero_shard_size = 0;
     plan.cluster = any_machine(world);
     return plan;
 }
@@ -108,6 +111,7 @@ Plan one_rank(Plan plan) {
     plan.parallelism.tensor = plan.parallelism.context = plan.parallelism.data = 1;
     plan.parallelism.sequence_parallel = false;
     plan.parallelism.zero_stage = 0;
+    plan.parallelism.zero_shard_size = 0;
     plan.cluster = any_machine(1);
     return plan;
 }
@@ -140,6 +144,7 @@ std::vector<Parallelism> spreads() {
     add(spread(1, 2, 1));
     add(spread(1, 2, 1), {}, false, 1, Schedule::gpipe);
     add(spread(1, 4, 1), {Kind::full, 0});
+    out.back().overlap.pipeline = false;
     add(spread(1, 2, 1), {Kind::segment, 2}, false, 2, Schedule::one_f_one_b, {3, 1});
     add(spread(1, 3, 1), {Kind::block, 1}, false, 1, Schedule::gpipe, {1, 2, 1});
     for (int zero = 0; zero <= 3; ++zero) add(spread(1, 1, 2, zero));
@@ -151,6 +156,7 @@ std::vector<Parallelism> spreads() {
     add(spread(4, 1, 1), {Kind::selective, 0});
     add(spread(2, 2, 1), {}, true);
     add(spread(2, 2, 1), {Kind::every, 2}, false, 1, Schedule::gpipe);
+    out.back().overlap.pipeline = false;
     for (int zero = 0; zero <= 3; ++zero) add(spread(2, 1, 2, zero), {Kind::selective, 0}, zero % 2 == 1);
     for (int zero = 0; zero <= 3; ++zero) add(spread(2, 2, 2, zero), {Kind::full, 0}, zero >= 2);
     add(spread(1, 4, 2, 3), {}, false, 1, Schedule::gpipe);
@@ -304,6 +310,37 @@ std::vector<Parallelism> context_spreads() {
     return out;
 }
 
+// Sharded over a part of the replicas, with everything else.
+std::vector<Parallelism> shard_spreads() {
+    using Kind = Recompute::Kind;
+    constexpr ContextMethod ring = ContextMethod::ring, exchange = ContextMethod::all_to_all;
+    std::vector<Parallelism> out;
+    const auto add = [&](std::int64_t shard, Parallelism p, Recompute r = {}, std::int64_t mbs = 1) {
+        p.zero_shard_size = shard;
+        p.recompute = r;
+        p.micro_batch_size = mbs;
+        out.push_back(p);
+    };
+    for (int zero = 1; zero <= 3; ++zero) {
+        add(2, spread(1, 1, 4, zero));
+        add(2, spread(1, 1, 4, zero), {Kind::full, 0}, 2);
+        add(4, spread(1, 1, 4, zero));  // all of them
+        add(4, spread(1, 1, 8, zero));
+        add(2, spread(1, 2, 4, zero), {Kind::selective, 0});
+        add(2, spread(2, 1, 4, zero));
+        out.back().sequence_parallel = true;
+        add(2, across(2, ring, spread(1, 1, 2, zero)), {Kind::full, 0});
+        add(4, across(2, exchange, spread(1, 1, 4, zero)));
+        add(2, across(2, exchange, spread(1, 2, 2, zero)));
+        out.back().virtual_pipeline = 2;
+        out.back().overlap = {false, false};
+    }
+    return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(ShardPlans, Equivalence,
+                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(shard_spreads())), plan_name);
+
 INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
                          ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(context_spreads())), plan_name);
 
@@ -376,6 +413,28 @@ TEST(EquivalenceMutation, IsCaught) {
                   return true;
               }),
               1e-9);
+}
+
+// Groups that each hold all shards and do not add theirs up: of any one unit, at any stage. They drift apart,
+// which the engine sees, on whichever rank.
+TEST(EquivalenceMutation, ADroppedSumOverGroupsIsCaught) {
+    for (const int zero : {1, 2, 3}) {
+        Parallelism p = spread(1, 1, 4, zero);
+        p.zero_shard_size = 2;
+        const Plan plan = small_plan(small_llama(), p);
+        const Program program = lower(make_skeleton(plan));
+        const Outcome reference = run(one_rank(plan));
+        ASSERT_LE(difference(run(program), reference), 1e-12);
+        int tried = 0;
+        for (std::size_t i = 0; i < program.stages[0].instructions.size(); ++i) {
+            if (program.stages[0].instructions[i].axis != Axis::replicate) continue;
+            Program mutated = program;
+            mutated.stages[0].instructions[i].kind = InstructionKind::record;
+            EXPECT_THROW(run(mutated), RunError) << describe(p) << " instruction " << i;
+            ++tried;
+        }
+        EXPECT_EQ(tried, 7) << "embedding, four layers, final norm, head";
+    }
 }
 
 // The same across context ranks: an exchange that is left out, on all ranks alike, changes what is learnt.

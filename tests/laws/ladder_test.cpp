@@ -26,7 +26,7 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
-    int interleaved = 0, hosted = 0;
+    int interleaved = 0, hosted = 0, in_part = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
@@ -68,12 +68,14 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
         }
         interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
+        in_part += skeleton.context.shard_groups() > 1 ? 1 : 0;
         const double ratio = seconds(estimator.bound()) / seconds(estimate.step);
         tightest = std::max(tightest, ratio);
         loosest = std::min(loosest, ratio);
     }
     EXPECT_GT(interleaved, plans / 20);
     EXPECT_GT(hosted, plans / 20);
+    EXPECT_GT(in_part, plans / 20);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
 }
 
@@ -91,7 +93,7 @@ TEST(Ladder, HoldsForLongSchedules) {
                 p.virtual_pipeline = chunks;
                 p.data = 2;
                 p.zero_stage = zero;
-                p.overlap = {overlap, overlap};
+                p.overlap = {overlap, overlap, overlap || chunks > 1};
                 Plan plan = small_plan(small_gpt(), p, 2 * microbatches);
                 plan.model.layers = 12;
                 plan.framework = frameworks[static_cast<std::size_t>(variant / 3)];
@@ -102,10 +104,28 @@ TEST(Ladder, HoldsForLongSchedules) {
             }
 }
 
+// Groups of replicas inside nodes and across them, in every stage of sharding.
+TEST(Ladder, HoldsForShardsOfEverySize) {
+    for (const int zero : {1, 2, 3})
+        for (const std::int64_t shard : {2, 4, 8, 16})
+            for (const std::int64_t microbatches : {1, 4}) {
+                Parallelism p;
+                p.tensor = 2;
+                p.data = 16;
+                p.zero_stage = zero;
+                p.zero_shard_size = shard;
+                const Plan plan = small_plan(small_llama(), p, 16 * microbatches);
+                const Skeleton skeleton = make_skeleton(plan);
+                const CostModel cost(plan);
+                EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), Estimator(skeleton, cost).estimate().step)
+                    << describe(p);
+            }
+}
+
 // What a sweep asks for, with its parts shared between plans, is what a plan alone is predicted to take.
 TEST(Ladder, SharedPartsSayTheSame) {
     std::mt19937 random(3);
-    int compared = 0;
+    int compared = 0, in_part = 0;
     for (int n = 0; n < 150; ++n) {
         const Plan base = random_plan(random);
         PlanCosts costs(base);
@@ -113,6 +133,8 @@ TEST(Ladder, SharedPartsSayTheSame) {
             Plan plan = base;
             Parallelism& p = plan.parallelism;
             if (change > 0) p.zero_stage = static_cast<int>(random() % 4);
+            if (change > 0) p.zero_shard_size = random() % 2 == 0 ? 0 : 2 << random() % 3;
+            if (p.zero_stage == 0) p.zero_shard_size = 0;
             if (change > 0 && random() % 2 == 0) p.micro_batch_size = 1 + static_cast<std::int64_t>(random() % 3);
             if (change > 0 && random() % 2 == 0)
                 p.recompute = {Recompute::Kind::block, 1 + static_cast<std::int64_t>(random() % 12)};
@@ -131,9 +153,11 @@ TEST(Ladder, SharedPartsSayTheSame) {
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;
+            in_part += p.zero_shard_size > 0 && p.zero_shard_size < p.context * p.data ? 1 : 0;
         }
     }
     EXPECT_GT(compared, 500);
+    EXPECT_GT(in_part, 50);
 }
 
 // Every random plan's program is proven runnable.

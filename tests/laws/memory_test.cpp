@@ -64,7 +64,15 @@ std::vector<Plan> runnable_plans(int count) {
 
 TEST(Memory, ClosedFormIsLayoutIsAllocated) {
     double least = 1;
-    for (const Plan& plan : runnable_plans(40)) {
+    std::vector<Plan> plans = runnable_plans(40);
+    for (const int zero : {1, 2, 3}) {
+        Parallelism p;
+        p.data = 6;
+        p.zero_stage = zero;
+        p.zero_shard_size = 3;
+        plans.push_back(small_plan(small_llama(), p, 12));
+    }
+    for (const Plan& plan : plans) {
         const Skeleton skeleton = make_skeleton(plan);
         const CostModel cost(plan);
         const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();

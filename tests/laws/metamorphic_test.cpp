@@ -180,6 +180,53 @@ TEST(Metamorphic, ModelStatesAreEighteenOrSixPlusTwelveOverD) {
     }
 }
 
+// Messages that hold up computing cost what they take, and change neither bytes nor memory. Without a pipeline
+// there are none.
+TEST(Metamorphic, MessagesThatHoldUpComputingAreNeverFaster) {
+    std::mt19937 random(8);
+    int slower = 0;
+    for (int n = 0; n < 150; ++n) {
+        Plan plan = random_plan(random);
+        if (plan.parallelism.virtual_pipeline > 1) continue;
+        plan.parallelism.overlap.pipeline = true;
+        const Prediction beside = estimate(plan);
+        plan.parallelism.overlap.pipeline = false;
+        const Prediction held = estimate(plan);
+        ASSERT_GE(held.step, beside.step) << describe(plan.parallelism);
+        ASSERT_EQ(held.peak_bytes(), beside.peak_bytes());
+        ASSERT_EQ(held.wire, beside.wire);
+        if (plan.parallelism.pipeline == 1) {
+            ASSERT_EQ(held.step, beside.step) << describe(plan.parallelism);
+        }
+        slower += held.step > beside.step ? 1 : 0;
+    }
+    EXPECT_GT(slower, 20);
+}
+
+// Where the network is slow, shards that stay inside a node are gathered faster, and cost memory instead; a
+// shard size of all the replicas is as good as none.
+TEST(Metamorphic, SmallerShardsTradeMemoryForTheNetwork) {
+    const auto of = [](std::int64_t shard) {
+        Parallelism p;
+        p.data = 64;
+        p.zero_stage = 3;
+        p.zero_shard_size = shard;
+        Plan plan = small_plan(small_llama(), p, 8 * 64);
+        plan.cluster.network.nics_per_node = 1;
+        plan.model.hidden_size = 2048;
+        plan.model.head_dim = 256;
+        plan.model.ffn_hidden_size = 4096;
+        plan.training.precision = DType::bf16;
+        return estimate(plan);
+    };
+    const Prediction all = of(0), same = of(64), node = of(8);
+    EXPECT_EQ(all.step, same.step);
+    EXPECT_EQ(all.memory[0].total(), same.memory[0].total());
+    EXPECT_LT(node.step, all.step);
+    EXPECT_GT(node.memory[0].total(), all.memory[0].total());
+    EXPECT_EQ(node.memory[0].activations, all.memory[0].activations);
+}
+
 // A rank of a context group has its share of everything that grows with tokens, and nothing but parameters
 // and their state in full. The FLOPs of all ranks stay those of the model.
 TEST(Metamorphic, ContextRanksShareActivationsAndWork) {

@@ -226,6 +226,63 @@ TEST(Check, ContextRanksTakeDevicesHeadsAndWholeSequences) {
     EXPECT_EQ(reasons(check(p)), Reasons{});
 }
 
+TEST(Check, ShardsAreEqualPartsOfTheReplicas) {
+    const auto with = [](int zero, std::int64_t shard, const char* framework = "foretrain", std::int64_t context = 1) {
+        Plan p = spread_over_context(context, 1, 64);
+        p.framework = framework;
+        p.parallelism.zero_stage = zero;
+        p.parallelism.zero_shard_size = shard;
+        return check(p);
+    };
+    for (const int zero : {1, 2, 3})
+        for (const std::int64_t shard : {0, 2, 4, 8, 16}) EXPECT_EQ(reasons(with(zero, shard)), Reasons{});
+    EXPECT_EQ(reasons(with(1, 16, "foretrain", 2)), Reasons{});  // over context ranks too
+    EXPECT_EQ(reasons(with(1, 4, "megatron-lm")), Reasons{});
+    EXPECT_EQ(reasons(with(0, 4)), Reasons{"shard_needs_zero"});
+    EXPECT_EQ(reasons(with(1, -4)), Reasons{"size_out_of_range"});
+    const std::vector<Rejection> one = with(2, 1);
+    ASSERT_EQ(reasons(one), Reasons{"shard_of_one"});
+    EXPECT_EQ(one[0].suggestion, "zero_stage 0, with zero_shard_size left out");
+    const std::vector<Rejection> six = with(3, 6);
+    ASSERT_EQ(reasons(six), Reasons{"shard_divides_replicas"});
+    EXPECT_EQ(
+        text(six[0]),
+        "parallelism.zero_shard_size = 6: must divide the replicas, data = 16 (allowed: 2, 4, 8, 16; try 4 or 8)");
+    const std::vector<Rejection> both = with(3, 32, "foretrain", 4);
+    ASSERT_EQ(reasons(both), Reasons{"shard_divides_replicas"});
+    EXPECT_EQ(text(both[0]),
+              "parallelism.zero_shard_size = 32: must divide the replicas, context 4 x data 4 = 16 (allowed: 2, 4, 8, "
+              "16; try 16)");
+    const std::vector<Rejection> two = with(2, 4, "megatron-lm");  // told once
+    EXPECT_EQ(reasons(two), Reasons{"framework_zero_stage"});
+}
+
+TEST(Check, InterleavedMessagesDoNotHoldUpComputing) {
+    const auto with = [](std::int64_t chunks) {
+        return check(changed([&](Plan& p) {
+            p.parallelism.virtual_pipeline = chunks;
+            p.parallelism.overlap.pipeline = false;
+        }));
+    };
+    EXPECT_EQ(reasons(with(1)), Reasons{});
+    const std::vector<Rejection> r = with(2);
+    ASSERT_EQ(reasons(r), Reasons{"interleaving_overlaps_messages"});
+    EXPECT_EQ(r[0].field, "parallelism.overlap.pipeline");
+    EXPECT_EQ(r[0].found, "false with virtual_pipeline 2");
+}
+
+TEST(Check, AloneAReplicaSharesWithNobody) {
+    Plan p = spread_over_context(1, 16, 64);
+    p.parallelism.zero_stage = 1;
+    p.parallelism.zero_shard_size = 2;
+    p.framework = "foretrain";
+    p.model.attention_heads = p.model.kv_heads = p.model.ffn_hidden_size = 16;
+    const std::vector<Rejection> r = check(p);
+    ASSERT_EQ(reasons(r), Reasons{"shard_divides_replicas"});
+    EXPECT_EQ(r[0].allowed, "");
+    EXPECT_EQ(r[0].suggestion, "zero_shard_size left out");
+}
+
 TEST(Check, SequenceParallelNeedsTensor) {
     const Plan p = changed([](Plan& x) {
         x.parallelism.tensor = 1;

@@ -120,7 +120,7 @@ TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
              "compiled": false)",
         R"("virtual_pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": null, "zero_shard_size": null,
            "schedule": null, "recompute": "none", "offload": null,
-           "overlap": {"gradient_reduce": true, "parameter_gather": true, "tensor": false, "pipeline": false})"));
+           "overlap": {"gradient_reduce": true, "parameter_gather": true, "tensor": false, "pipeline": null})"));
     expect_equal(p, plan(file("", "")));
     expect_equal(plan(file(R"(, "dropout": 0.0)", R"("overlap": null)")), p);
 }
@@ -138,12 +138,33 @@ TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
     EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
 }
 
+TEST(PlanFile, MessagesMayHoldUpComputing) {
+    const Plan all = plan(file("", "")), held = plan(file("", R"("overlap": {"pipeline": false})"));
+    EXPECT_FALSE(held.parallelism.overlap.pipeline);
+    EXPECT_TRUE(held.parallelism.overlap.gradient_reduce);
+    expect_equal(all, plan(file("", R"("overlap": {"pipeline": true})")));
+    expect_equal(held, plan(plan_to_json(held).dump()));
+    EXPECT_EQ(refused_field(file("", R"("overlap": {"pipeline": 0})")), "parallelism.overlap.pipeline");
+}
+
+TEST(PlanFile, ZeroMayShardOverAPartOfTheReplicas) {
+    const Plan p = plan(file("", R"("zero_stage": 3, "zero_shard_size": 4)"));
+    EXPECT_EQ(p.parallelism.zero_shard_size, 4);
+    EXPECT_EQ(p.grid().size(Axis::shard), 4);
+    EXPECT_EQ(describe(p.parallelism), "tp 1 pp 1 dp 8 zero 3/4 mbs 1 1f1b recompute none");
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    const Plan all = plan(file("", R"("zero_stage": 3)"));
+    expect_equal(all, plan(file("", R"("zero_stage": 3, "zero_shard_size": 0)")));
+    expect_equal(all, plan(file("", R"("zero_stage": 3, "zero_shard_size": null)")));
+    EXPECT_TRUE(plan_to_json(all).at("parallelism").at("zero_shard_size").is_null());
+    for (const char* wrong : {"-1", "2.5", "\"4\"", "true", "[4]"})
+        EXPECT_EQ(refused_field(file("", std::string("\"zero_shard_size\": ") + wrong)), "parallelism.zero_shard_size");
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
-    EXPECT_EQ(refused_field(file("", R"("zero_shard_size": 8)")), "parallelism.zero_shard_size");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
     EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
-    EXPECT_EQ(refused_field(file("", R"("overlap": {"pipeline": true})")), "parallelism.overlap.pipeline");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
     EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");

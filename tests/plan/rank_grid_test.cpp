@@ -32,6 +32,20 @@ TEST(RankGrid, ReplicasAreContextAndDataTogether) {
     EXPECT_EQ(g.coordinate(13, Axis::replica), 2);
 }
 
+// Megatron-LM's partial data-parallel groups, PyTorch's mesh (replicate, shard): consecutive replicas share out.
+TEST(RankGrid, ReplicasShardInPartsThatHoldTheSame) {
+    RankGrid g{.tensor = 2, .context = 2, .data = 4, .pipeline = 2, .shard = 4};
+    EXPECT_EQ(g.members(21, Axis::shard), (Ranks{17, 19, 21, 23}));
+    EXPECT_EQ(g.members(21, Axis::replicate), (Ranks{21, 29}));
+    EXPECT_EQ(g.coordinate(29, Axis::shard), 2);
+    EXPECT_EQ(g.coordinate(29, Axis::replicate), 1);
+    g.shard = 0;  // all of them
+    for (std::int64_t r = 0; r < g.world(); ++r) {
+        EXPECT_EQ(g.members(r, Axis::shard), g.members(r, Axis::replica));
+        EXPECT_EQ(g.members(r, Axis::replicate), Ranks{r});
+    }
+}
+
 TEST(RankGrid, TheEmbeddingGroupIsFirstAndLastStage) {
     const RankGrid g{.tensor = 2, .pipeline = 3};
     EXPECT_EQ(g.members(1, Axis::embedding), (Ranks{1, 5}));
@@ -40,8 +54,9 @@ TEST(RankGrid, TheEmbeddingGroupIsFirstAndLastStage) {
 }
 
 TEST(RankGrid, TheGroupsOfAnAxisPartTheWorld) {
-    const RankGrid g{.tensor = 3, .context = 2, .data = 2, .pipeline = 4};
-    for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::replica, Axis::pipeline}) {
+    const RankGrid g{.tensor = 3, .context = 2, .data = 2, .pipeline = 4, .shard = 2};
+    for (Axis axis :
+         {Axis::tensor, Axis::context, Axis::data, Axis::replica, Axis::shard, Axis::replicate, Axis::pipeline}) {
         std::set<Ranks> groups;
         for (std::int64_t r = 0; r < g.world(); ++r) {
             const Ranks members = g.members(r, axis);

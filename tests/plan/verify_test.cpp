@@ -204,6 +204,11 @@ TEST(VerifyMutation, DroppingAnyNeededWaitIsCaught) {
         const Parallelism p{.pipeline = 2, .virtual_pipeline = 2, .data = 2, .zero_stage = zero};
         drop_each_wait(lower(make_skeleton(plan_of(p, 4))), all);
     }
+    for (int zero : {1, 2, 3}) {
+        Parallelism p{.pipeline = 2, .data = 4, .zero_stage = zero, .zero_shard_size = 2};
+        p.overlap = {zero != 2, zero != 2};
+        drop_each_wait(lower(make_skeleton(plan_of(p))), all);
+    }
     for (const std::string& m : all.missed) ADD_FAILURE() << m;
     RecordProperty("total", all.total);
     RecordProperty("caught", all.caught);
@@ -212,6 +217,22 @@ TEST(VerifyMutation, DroppingAnyNeededWaitIsCaught) {
     EXPECT_EQ(all.total, all.caught + all.implied + all.unneeded);
     EXPECT_GT(all.caught, (all.total - all.implied) * 4 / 5)
         << all.total << " waits: " << all.implied << " implied, " << all.unneeded << " unneeded";
+}
+
+TEST(VerifyMutation, ShardGroupsMakeUpTheReplicas) {
+    const Program program = lower(make_skeleton(plan_of({.data = 4, .zero_stage = 2, .zero_shard_size = 2})));
+    EXPECT_EQ(verify(program), std::nullopt);
+    for (const std::int64_t shard : {-2, 3, 8}) {
+        Program wrong = program;
+        wrong.grid.shard = shard;
+        EXPECT_EQ(rule_of(wrong), "index") << shard;
+    }
+    Program whole = program;  // of four shards the last would lie beyond the weights
+    whole.grid.shard = 0;
+    EXPECT_EQ(rule_of(whole), "region");
+    Program huge = program;
+    huge.grid.context = huge.grid.data = std::int64_t{1} << 33;
+    EXPECT_EQ(rule_of(huge), "index");
 }
 
 TEST(VerifyMutation, SwappedSendsDoNotMatch) {

@@ -139,6 +139,7 @@ int differences(const Parallelism& a, const Parallelism& b) {
     return (a.tensor != b.tensor) + (a.context != b.context) + (a.virtual_pipeline != b.virtual_pipeline) +
            (a.pipeline != b.pipeline) + (a.zero_stage != b.zero_stage) + (a.micro_batch_size != b.micro_batch_size) +
            (a.recompute != b.recompute) +
+           (a.zero_stage > 0 && b.zero_stage > 0 && a.zero_shard_size != b.zero_shard_size) +
            ((a.tensor > 1) == (b.tensor > 1) && a.sequence_parallel != b.sequence_parallel);
 }
 
@@ -149,6 +150,7 @@ std::pair<int, Time> nearest_by_force(const Prediction& wish) {
         SweepSpace space;
         space.sequence_parallel = sequence_parallel;
         space.micro_batch_size = {1, 2, 4, 8, 16, 32, 64};
+        if (const std::int64_t n = wish.plan.parallelism.zero_shard_size; n != 0) space.zero_shard_size = {0, n};
         for (const Plan& plan : enumerate(wish.plan, space)) {
             // Whether newly split tensors are sequence-parallel is the framework's choice, and Megatron-LM's is yes.
             if (wish.plan.parallelism.tensor == 1 && plan.parallelism.tensor > 1 && !sequence_parallel) continue;
@@ -183,6 +185,14 @@ TEST(NearestChange, EqualsBruteForce) {
     Plan far = with(base("llama-3.1-70b", 64, 256, 8192), 1, 2, 4);
     far.parallelism.zero_stage = 1;
     expect_nearest(far, 2);
+    Plan shards = with(base("llama-3.1-8b", 32, 64, 2048), 1, 1);
+    shards.parallelism.zero_stage = 1;
+    shards.parallelism.zero_shard_size = 2;
+    expect_nearest(shards, 1);
+    const std::vector<NearestChange> found = nearest_changes(estimate(shards));
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const NearestChange& c) {
+        return c.changes == std::vector<std::string>{"zero_shard_size 2 -> all"};
+    }));
 }
 
 TEST(NearestChange, SaysWhatDiffers) {
@@ -198,6 +208,13 @@ TEST(NearestChange, SaysWhatDiffers) {
     EXPECT_EQ(changes_between(from, to), (std::vector<std::string>{"sequence_parallel on -> off"}));
     to.tensor = 1;
     EXPECT_EQ(changes_between(from, to), (std::vector<std::string>{"tensor 4 -> 1"}));
+    Parallelism shards = from;
+    shards.zero_stage = 1;
+    shards.zero_shard_size = 2;
+    EXPECT_EQ(changes_between(shards, from), (std::vector<std::string>{"zero_stage 1 -> 0"}));
+    to = shards;
+    to.zero_shard_size = 4;
+    EXPECT_EQ(changes_between(shards, to), (std::vector<std::string>{"zero_shard_size 2 -> 4"}));
 }
 
 TEST(NearestChange, ThereMayBeNone) {

@@ -51,6 +51,19 @@ TEST(Placement, CountsNodesAndRanksPerNode) {
     EXPECT_EQ(only({.tensor = 8, .data = 2, .pipeline = 4}, Axis::embedding, n), (GroupPlacement{2, 2, 1, 50}));
 }
 
+// A shard group may fill a node that the whole of the replicas leaves; those that hold the same part are one a
+// node then, and share its NICs.
+TEST(Placement, ShardGroupsStayCloserThanTheReplicas) {
+    const NetworkSpec n = network(4, 25);
+    const RankGrid grid{.tensor = 2, .context = 2, .data = 8, .shard = 4};
+    EXPECT_EQ(only(grid, Axis::replica, n), (GroupPlacement{16, 4, 4, 50}));
+    EXPECT_EQ(only(grid, Axis::shard, n), (GroupPlacement{4, 1, 4, 0}));
+    EXPECT_EQ(only(grid, Axis::replicate, n), (GroupPlacement{4, 4, 1, 12.5}));
+    const RankGrid two_nodes{.tensor = 2, .data = 16, .shard = 8};
+    EXPECT_EQ(only(two_nodes, Axis::shard, n), (GroupPlacement{8, 2, 4, 50}));
+    EXPECT_EQ(only(two_nodes, Axis::replicate, n), (GroupPlacement{2, 2, 1, 12.5}));
+}
+
 // Context and data together are as far apart as both.
 TEST(Placement, ReplicasSpanContextAndData) {
     const NetworkSpec n = network(8, 50);

@@ -107,6 +107,30 @@ TEST(Sweep, EqualsBruteForceInEveryKindOfSpace) {
     expect_brute_force(counted, {.top = 5});
 }
 
+TEST(Sweep, ShardSizesAreAnAxisOfStagesThatShard) {
+    const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
+    SweepSpace space;
+    space.tensor = {1, 2};
+    space.zero_shard_size = {0, 2, 4};
+    expect_brute_force(from, {.space = space, .top = 5});
+    std::set<std::string> found;
+    for (const Plan& plan : enumerate(from, space)) {
+        if (plan.parallelism.tensor == 2 && plan.parallelism.pipeline == 1)
+            found.insert(describe_zero(plan.parallelism));
+        if (plan.parallelism.zero_shard_size > 0) {
+            EXPECT_EQ(plan.parallelism.data % plan.parallelism.zero_shard_size, 0);
+        }
+    }
+    EXPECT_EQ(found, (std::set<std::string>{"0", "1", "1/2", "1/4", "2", "2/2", "2/4", "3", "3/2", "3/4"}));
+    for (const Plan& plan : enumerate(from, {})) EXPECT_EQ(plan.parallelism.zero_shard_size, 0);
+
+    space.zero_shard_size = {3};
+    space.zero_stage = {1};
+    EXPECT_TRUE(enumerate(from, space).empty());
+    EXPECT_EQ(why_nothing(from, space).field, "parallelism.zero_shard_size");
+    EXPECT_EQ(why_nothing(from, space).allowed, "0");
+}
+
 TEST(Sweep, SkipsWhatBoundsExcludeAndNothingElse) {
     const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
     const SweepResult pruned = sweep(from, {.top = 1});

@@ -100,6 +100,7 @@ void add_choices(std::vector<Plan>& plans, const ModelSpec& model, int zero) {
                                Recompute{Kind::segment, 2}, Recompute{Kind::every, 2}})
         p.recompute = r, add(p);
     p = two, p.schedule = Schedule::gpipe, add(p);
+    if (zero > 0) p = two, p.data = 4, p.zero_shard_size = 2, add(p);
     p = two, p.sequence_parallel = false, add(p);
     p = two, p.micro_batch_size = 2, add(p);
     p = two, p.micro_batch_size = 6, add(p);  // one microbatch
