@@ -13,5 +13,6 @@ struct Preset {
 
 std::span<const Preset> models_presets();    // models/presets
 std::span<const Preset> hardware_presets();  // hardware/presets
+std::span<const Preset> plan_presets();      // plan/presets
 
 }  // namespace foretrain

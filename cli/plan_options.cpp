@@ -32,7 +32,8 @@ struct Field {
 };
 
 constexpr Field fields[] = {
-    {"", "framework", "framework", Kind::text, "NAME", "software that runs the plan (the cluster's default)"},
+    {"", "framework", "framework", Kind::text, "NAME[@VERSION]",
+     "software that runs the plan (the cluster's default), and which of it (the newest)"},
     {"training", "global_batch_size", "global-batch-size", Kind::size, "N", "samples a step"},
     {"training", "sequence_length", "sequence-length", Kind::size, "N", "tokens a sample"},
     {"training", "precision", "precision", Kind::text, "TYPE", "bf16, fp16, fp32 or fp64 (bf16)"},

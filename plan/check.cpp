@@ -320,6 +320,10 @@ void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
     if (!contains(f.schedules, p.schedule))
         refuse("framework_schedule", "parallelism.schedule", std::string(name_of(p.schedule)),
                names_of(f.schedules, [](Schedule s) { return name_of(s); }));
+    if (p.tensor > 1 && !f.has_tensor_ranks)
+        refuse("framework_tensor", "parallelism.tensor", std::to_string(p.tensor), "1");
+    if (p.pipeline > 1 && !f.has_pipeline)
+        refuse("framework_pipeline", "parallelism.pipeline", std::to_string(p.pipeline), "1");
     if (p.virtual_pipeline > 1 && !f.interleaves)
         refuse("framework_interleaving", "parallelism.virtual_pipeline", std::to_string(p.virtual_pipeline), "1");
     if (!contains(f.precisions, plan.training.precision))
@@ -362,13 +366,13 @@ void check_calibration(const Plan& plan, Rejections& out) {
 
 const Framework* known_framework(const Plan& plan, Rejections& out) {
     if (const Framework* f = find_framework(plan.framework)) return f;
-    const std::vector<std::string> names = framework_names();
+    UnknownFramework unknown = unknown_framework(plan.framework);
     out.push_back({.reason = "framework_unknown",
                    .field = "framework",
                    .found = fmt::format("\"{}\"", plan.framework),
                    .rule = "must be a profile's name",
-                   .allowed = fmt::format("{}", fmt::join(names, ", ")),
-                   .suggestion = nearest(plan.framework.substr(0, 80), names)});
+                   .allowed = std::move(unknown.allowed),
+                   .suggestion = std::move(unknown.suggestion)});
     return nullptr;
 }
 
@@ -414,6 +418,7 @@ std::vector<Rejection> check(const Plan& plan) {
     if (const Framework* f = known_framework(plan, out)) {
         check_framework(plan, *f, out);
         check_vocabulary(plan, *f, out);
+        check_added_magnitude(plan, *f, out);
     }
     check_calibration(plan, out);
     return out;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/check.h"
+#include "plan/framework.h"
 
 namespace foretrain::check_rules {
 
@@ -36,6 +37,10 @@ Rejection must_divide(const char* reason, const char* field, std::int64_t found,
 
 // Whether the context ranks can share each sequence, by the method that they use (plan/check_context.cpp).
 void check_context(const Plan& plan, std::vector<Rejection>& out);
+
+// That what the framework adds fits clocks of picoseconds: it grows with layers and scores and not with work, so
+// that a bound on the work says nothing of it (plan/check_added.cpp).
+void check_added_magnitude(const Plan& plan, const Framework& framework, std::vector<Rejection>& out);
 
 // Whether ZeRO can shard over a part of the replicas, and messages hold up computing
 // (plan/check_communication.cpp).

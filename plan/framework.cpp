@@ -6,105 +6,78 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/preset.h"
+#include "plan/framework_file.h"
 
 namespace foretrain {
 
 namespace {
 
-// Our own engine: it holds nothing outside its regions but what the device states.
-Framework foretrain_profile() {
-    using Kind = Recompute::Kind;
-    return {.name = "foretrain",
-            .version = "0.1",
-            .runnable = true,
-            .zero_stages = {0, 1, 2, 3},
-            .zero_stages_in_part = {1, 2, 3},
-            .schedules = {Schedule::gpipe, Schedule::one_f_one_b},
-            .interleaves = true,
-            .precisions = {DType::fp32, DType::fp64, DType::bf16, DType::fp16},
-            .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment, Kind::every},
-            .context_methods = {ContextMethod::ring, ContextMethod::all_to_all},
-            .default_sequence_parallel = false,
-            .vocab_multiple = 1,
-            .loss_fp32_copy = false,
-            .recompute_stops_early = true,
-            .reserved = Bytes{0},
-            .sources = {"this engine's own rules: plan/program"}};
-}
-
-Framework megatron_profile() {
-    using Kind = Recompute::Kind;
-    const std::string repo = "github:NVIDIA/Megatron-LM@d98e8a64ddf3 ";
-    return {
-        .name = "megatron-lm",
-        .version = "d98e8a64ddf3",
-        .runnable = false,
-        .zero_stages = {0, 1},
-        .zero_stages_in_part = {1},
-        .schedules = {Schedule::one_f_one_b},
-        .interleaves = true,
-        .precisions = {DType::bf16, DType::fp16, DType::fp32},
-        .recompute = {Kind::none, Kind::selective, Kind::full, Kind::block, Kind::segment},
-        .context_methods = {ContextMethod::ring, ContextMethod::all_to_all},
-        .default_sequence_parallel = true,
-        .vocab_multiple = 128,
-        .loss_fp32_copy = true,
-        .recompute_stops_early = false,
-        .reserved = Bytes{0},
-        .sources = {
-            "zero_stages: " + repo +
-                "docs/user-guide/features/dist_optimizer.md: the distributed optimizer shards "
-                "optimizer state (stage 1); stages 2 and 3 are its FSDP, another profile",
-            "zero_stages_in_part: " + repo +
-                "megatron/core/distributed/param_and_grad_buffer.py: several distributed optimizer instances, "
-                "each over its part of the replicas, and an all-reduce of the shards over them",
-            "schedules: " + repo + "megatron/core/pipeline_parallel/schedules.py (1F1B; no GPipe)",
-            "interleaves: " + repo +
-                "megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving",
-            "precisions: " + repo + "docs/user-guide/features/dist_optimizer.md (bf16, fp16, fp32)",
-            "recompute: " + repo +
-                "megatron/core/transformer/transformer_config.py: selective (core_attn), full with "
-                "method block (block) or uniform (segment)",
-            "context_methods: github:NVIDIA/TransformerEngine@015d22571b33 "
-            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py, which its attention "
-            "calls: cp_comm_type p2p (ring) and a2a (all-to-all); all_gather and a2a+p2p are not described here",
-            "default_sequence_parallel: arXiv:2205.05198, the setting of its published runs; the option's own default "
-            "is off",
-            "vocab_multiple: " + repo + "megatron/training/vocab_utils.py, make_vocab_size_divisible_by",
-            "loss_fp32_copy: " + repo +
-                "megatron/core/tensor_parallel/cross_entropy.py; six bytes a logit reproduce "
-                "its golden memory values to 1-2 %",
-            "recompute_stops_early: " + repo +
-                "megatron/core/tensor_parallel/random.py, CheckpointFunction runs the whole segment again",
-            "reserved: none known beyond the device's own context and communicators"}};
-}
-
+// All versions of all profiles, a framework's own one after the other.
 const std::vector<Framework>& profiles() {
-    static const std::vector<Framework> all{foretrain_profile(), megatron_profile()};
+    static const std::vector<Framework> all = [] {
+        std::vector<Framework> out;
+        for (const Preset& preset : plan_presets()) read_frameworks(preset, out);
+        // Ours first.
+        std::stable_partition(out.begin(), out.end(), [](const Framework& f) { return f.runnable; });
+        return out;
+    }();
     return all;
+}
+
+struct Reference {
+    std::string_view name, version;  // no version: the newest
+};
+
+Reference parts_of(std::string_view reference) {
+    const std::size_t at = reference.find('@');
+    if (at == std::string_view::npos) return {reference, {}};
+    return {reference.substr(0, at), reference.substr(at + 1)};
 }
 
 }  // namespace
 
-const Framework* find_framework(std::string_view name) {
+const Framework* find_framework(std::string_view reference) {
+    const Reference wanted = parts_of(reference);
+    const bool newest = wanted.name.size() == reference.size();
+    const Framework* found = nullptr;
     for (const Framework& f : profiles())
-        if (f.name == name) return &f;
-    return nullptr;
+        if (f.name == wanted.name && (newest || f.version == wanted.version)) found = &f;
+    return found;
 }
 
-const Framework& framework_named(std::string_view name) {
-    if (const Framework* f = find_framework(name)) return *f;
-    const std::vector<std::string> names = framework_names();
+const Framework& framework_named(std::string_view reference) {
+    if (const Framework* f = find_framework(reference)) return *f;
+    UnknownFramework unknown = unknown_framework(reference);
     throw UserError({.field = "framework",
-                     .found = fmt::format("\"{}\"", name.substr(0, 80)),
-                     .expected = fmt::format("one of {}", fmt::join(names, ", ")),
-                     .suggestion = nearest(name.substr(0, 80), names)});
+                     .found = fmt::format("\"{}\"", reference.substr(0, 80)),
+                     .expected = "one of " + unknown.allowed,
+                     .suggestion = std::move(unknown.suggestion)});
 }
 
 std::vector<std::string> framework_names() {
     std::vector<std::string> names;
-    for (const Framework& f : profiles()) names.push_back(f.name);
+    for (const Framework& f : profiles())
+        if (names.empty() || names.back() != f.name) names.push_back(f.name);
     return names;
+}
+
+std::vector<std::string> framework_versions(std::string_view name) {
+    std::vector<std::string> versions;
+    for (const Framework& f : profiles())
+        if (f.name == name) versions.push_back(f.version);
+    return versions;
+}
+
+UnknownFramework unknown_framework(std::string_view reference) {
+    const Reference wanted = parts_of(reference);
+    std::vector<std::string> known = framework_names();
+    if (const std::vector<std::string> versions = framework_versions(wanted.name); !versions.empty()) {
+        known.clear();
+        for (const std::string& v : versions) known.push_back(fmt::format("{}@{}", wanted.name, v));
+        return {fmt::format("{}", fmt::join(known, ", ")), nearest(reference.substr(0, 80), known)};
+    }
+    return {fmt::format("{}", fmt::join(known, ", ")), nearest(wanted.name.substr(0, 80), known)};
 }
 
 StateTypes state_types(DType precision) {

@@ -1,10 +1,15 @@
 // A profile of the software that will run a plan: what it keeps for the backward pass, which ZeRO
-// stages and schedules it has, what it holds outside its tensors. Profiles are data with sources;
-// check, sweep and the body builder obey them.
+// stages and schedules it has, what it holds outside its tensors, what it costs besides kernels and
+// collectives. Profiles are data with sources (plan/presets/frameworks/*.json, embedded); check, sweep,
+// the body builder and the cost model obey them.
+//
+// A framework has several versions, of which the newest is meant where none is named.
 //
 //   const Framework& f = framework_named("megatron-lm");
+//   const Framework& g = framework_named("megatron-lm@2021");
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/units.h"
 #include "plan/plan.h"
+#include "plan/software_costs.h"
 
 namespace foretrain {
 
@@ -22,22 +28,35 @@ struct Framework {
     std::vector<int> zero_stages;
     std::vector<int> zero_stages_in_part;  // of those, the ones that can shard over a part of the replicas
     std::vector<Schedule> schedules;
+    bool has_tensor_ranks = true;
+    bool has_pipeline = true;
     bool interleaves = false;  // several chunks a stage (virtual_pipeline)
     std::vector<DType> precisions;
     std::vector<Recompute::Kind> recompute;
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
-    std::int64_t vocab_multiple = 1;             // vocabulary is padded to this times the tensor ranks
-    bool loss_fp32_copy = false;                 // logits are copied to fp32 and kept for the backward pass
-    bool recompute_stops_early = false;          // a recompute leaves out what the backward pass does not read
-    Bytes reserved;                              // held outside its tensors, on top of the device's own
-    std::vector<std::string> sources;            // one for each figure above
+    int default_zero_stage = 0;
+    Overlap default_overlap;
+    std::int64_t vocab_multiple = 1;     // vocabulary is padded to this times the tensor ranks
+    bool loss_fp32_copy = false;         // logits are copied to fp32 and kept for the backward pass
+    bool recompute_stops_early = false;  // a recompute leaves out what the backward pass does not read
+    Bytes reserved;                      // held outside its tensors, on top of the device's own
+    SoftwareCosts costs;
+    std::map<std::string, std::string> sources;  // by field, and by group of costs
 };
 
-// UserError with the nearest name for an unknown one.
-const Framework& framework_named(std::string_view name);
-const Framework* find_framework(std::string_view name);  // nullptr for an unknown one
+// "name" or "name@version"; UserError with the nearest for an unknown one.
+const Framework& framework_named(std::string_view reference);
+const Framework* find_framework(std::string_view reference);  // nullptr for an unknown one
 std::vector<std::string> framework_names();
+std::vector<std::string> framework_versions(std::string_view name);  // the newest last; none of an unknown name
+
+// What to say of a reference that find_framework does not know.
+struct UnknownFramework {
+    std::string allowed;  // the names, or of a known name the versions
+    std::string suggestion;
+};
+UnknownFramework unknown_framework(std::string_view reference);
 
 // Element types that follow from the precision: gradients and optimizer state of 16-bit training
 // are fp32 with a master copy of the weights; otherwise all share the precision.

@@ -137,9 +137,9 @@ Json recompute_to_json(const Recompute& r) {
     return Json(describe(r));
 }
 
-Overlap overlap_from(const Json& value) {
+Overlap overlap_from(const Json& value, const Framework& framework) {
     refuse_unless_neutral(value, "tensor", Json(false));
-    Overlap o;
+    Overlap o = framework.default_overlap;
     if (value.has("gradient_reduce")) o.gradient_reduce = value.at("gradient_reduce").boolean();
     if (value.has("parameter_gather")) o.parameter_gather = value.at("parameter_gather").boolean();
     if (value.has("pipeline")) o.pipeline = value.at("pipeline").boolean();
@@ -163,6 +163,7 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
         p.context_method = static_cast<ContextMethod>(value.at("context_method").one_of(context_method_names));
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
+    p.zero_stage = framework.default_zero_stage;
     if (value.has("zero_stage")) p.zero_stage = static_cast<int>(value.at("zero_stage").integer(0, 3));
     if (value.has("zero_shard_size") && !value.at("zero_shard_size").is_null())
         p.zero_shard_size = value.at("zero_shard_size").integer(0, largest);
@@ -185,11 +186,12 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("last_stage_layers", p.last_stage_layers);
     if (value.has("embedding_and_head_as_layers"))
         p.embedding_and_head_as_layers = value.at("embedding_and_head_as_layers").boolean();
-    if (value.has("overlap")) p.overlap = overlap_from(value.at("overlap"));
+    p.overlap = framework.default_overlap;
+    if (value.has("overlap")) p.overlap = overlap_from(value.at("overlap"), framework);
     return p;
 }
 
-// "name", or {"name", "version", "overrides"}
+// "name", "name@version" or {"name", "version", "overrides"}
 std::string framework_from(const Json& value) {
     Json name = value;
     if (value.is_object()) {
@@ -197,14 +199,23 @@ std::string framework_from(const Json& value) {
         refuse_unless_neutral(value, "overrides", Json());
         name = value.at("name");
     }
-    const std::string found = name.string();
-    const Framework* f = find_framework(found);
-    if (f == nullptr) {
-        const std::vector<std::string> names = framework_names();
-        name.fail(name.found(), fmt::format("one of {}", fmt::join(names, ", ")), nearest(found.substr(0, 80), names));
+    std::string found = name.string();
+    if (find_framework(found) == nullptr) {
+        UnknownFramework unknown = unknown_framework(found);
+        name.fail(name.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
     }
-    if (value.is_object() && value.has("version")) value.at("version").one_of({f->version});
-    return found;
+    if (!value.is_object() || !value.has("version")) return found;
+    const std::vector<std::string> versions = framework_versions(found);
+    if (versions.empty()) name.fail(name.found(), "a name without a version, beside \"version\"");
+    return fmt::format("{}@{}", found, versions[value.at("version").one_of(versions)]);
+}
+
+// A version that was named stays named.
+Json framework_to_json(const std::string& reference) {
+    const std::size_t at = reference.find('@');
+    if (at == std::string::npos) return Json(reference);
+    Json out = Json::object();
+    return out.set("name", reference.substr(0, at)).set("version", reference.substr(at + 1));
 }
 
 // A run record keeps what it likes at its top level; a plan does not.
@@ -271,7 +282,7 @@ Json plan_to_json(const Plan& plan) {
     return out.set("format", plan_format)
         .set("model", model_to_json(plan.model))
         .set("cluster", cluster_to_json(plan.cluster))
-        .set("framework", plan.framework)
+        .set("framework", framework_to_json(plan.framework))
         .set("training", std::move(training))
         .set("parallelism", parallelism_to_json(plan.parallelism));
 }

@@ -26,6 +26,8 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
+            {"host_exposed", "host exposed", "waits for the host to enqueue", t.host_exposed},
+            {"overhead", "overhead", "the framework's own", t.overhead},
             {"pipeline_exposed", "pipeline exposed", "waits for messages between stages", t.messages()},
             {"bubble", "bubble", "waits for other stages' passes", t.bubble}};
 }

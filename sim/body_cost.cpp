@@ -59,6 +59,10 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
+    if (i.kind == InstructionKind::stall) {
+        if (i.like == InstructionKind::kernel) out.overhead += time;
+        return;  // what others take of computing is theirs: see account_body in sim/timeline.cpp
+    }
     if (i.axis == Axis::tensor)
         out.tensor += time;
     else if (i.axis == Axis::context)
@@ -71,24 +75,19 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     }
 }
 
-// When a stream is through, from the entry's clocks and the way from each.
-Time latest(const Clocks& way, const std::array<Time, body_ports>& entry) {
+}  // namespace
+
+Time latest(const std::array<std::int64_t, body_ports>& way, const std::array<Time, body_ports>& entry) {
     Time out;
     for (std::size_t p = 0; p < body_ports; ++p)
         if (way[p] != BodyCost::never) out = std::max(out, entry[p] + Time{way[p]});
     return out;
 }
 
-}  // namespace
-
 std::array<Time, body_streams> BodyCost::apply(const std::array<Time, body_ports>& entry) const {
     std::array<Time, body_streams> out{};
     for (std::size_t s = 0; s < body_streams; ++s) out[s] = latest(exit[s], entry);
     return out;
-}
-
-Time BodyCost::computed_without_context(const std::array<Time, body_ports>& entry) const {
-    return latest(exit_without_context, entry);
 }
 
 namespace {
@@ -159,11 +158,14 @@ BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& d
         count_work(out, body.code[n], stage, body.recomputed[n] != 0, times[n], often);
         count_wire(out, body.code[n], grid, often);
     }
-    out.exit_without_context = out.exit[0];
-    if (out.busy[static_cast<std::size_t>(Stream::context)] == Time{0}) return out;
-    for (std::size_t n = 0; n < times.size(); ++n)
-        if (body.code[n].stream == Stream::context) times[n] = Time{0};
-    out.exit_without_context = ways_through(body, times)[0];
+    const auto exit_without = [&](Stream stream, const std::array<std::int64_t, body_ports>& as_before) {
+        if (out.busy[static_cast<std::size_t>(stream)] == Time{0}) return as_before;
+        for (std::size_t n = 0; n < times.size(); ++n)
+            if (body.code[n].stream == stream) times[n] = Time{0};
+        return ways_through(body, times)[0];
+    };
+    out.exit_without_host = exit_without(Stream::host, out.exit[0]);
+    out.exit_without_either = exit_without(Stream::context, out.exit_without_host);
     return out;
 }
 

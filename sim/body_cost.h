@@ -3,7 +3,7 @@
 // found by running the body once on symbolic clocks. What makes `estimate` cheap and exact.
 //
 //   std::vector<BodyCost> costs = body_costs(stage, stage_number, grid, cost);
-//   costs[stage.forward].apply({compute, gather, reduce, context, input})    // exit clocks of the first four
+//   costs[stage.forward].apply({compute, host, gather, reduce, context, input})    // exit clocks of all but input
 #pragma once
 
 #include <array>
@@ -26,21 +26,24 @@ using Ways = std::array<std::array<std::int64_t, body_ports>, body_streams>;
 struct BodyCost {
     static constexpr std::int64_t never = -1;
     Ways exit{};
-    // The same to the compute stream, if what the context stream does took no time: the difference is what
-    // computing waits for it.
-    std::array<std::int64_t, body_ports> exit_without_context{};
+    // The same to the compute stream, if what the host does took no time, and if what the context stream does
+    // took none either: the differences are what computing waits for them.
+    std::array<std::int64_t, body_ports> exit_without_host{}, exit_without_either{};
 
     std::array<Time, body_streams> busy{};  // of each stream
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
+    Time overhead;                                    // stalls of a fixed length
     Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
     Time tensor, context;                             // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
 
     std::array<Time, body_streams> apply(const std::array<Time, body_ports>& entry) const;
-    Time computed_without_context(const std::array<Time, body_ports>& entry) const;
 };
+
+// When a stream is through, from the entry's clocks and the way from each.
+Time latest(const std::array<std::int64_t, body_ports>& way, const std::array<Time, body_ports>& entry);
 
 // Runs a body on symbolic clocks, its instructions taking `times`.
 Ways ways_through(const Body& body, const std::vector<Time>& times);

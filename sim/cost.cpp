@@ -1,9 +1,12 @@
 #include "sim/cost.h"
 
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
 
 #include "base/error.h"
 #include "hardware/collective_time.h"
+#include "plan/framework.h"
 #include "plan/program/access.h"
 
 namespace foretrain {
@@ -27,6 +30,12 @@ constexpr DType measured_as(DType type) {
     return type;
 }
 
+// Per mille of a time, rounded once.
+Time share_of(Time t, std::int16_t share) {
+    const std::int64_t whole = Instruction::whole, thousands = t.value / whole, rest = t.value % whole;
+    return Time{thousands * share + (rest * share + whole / 2) / whole};
+}
+
 [[noreturn]] void not_measured(const std::string& device, const std::string& field, DType type) {
     throw UserError({.file = "device " + device,
                      .field = field,
@@ -36,6 +45,10 @@ constexpr DType measured_as(DType type) {
 }
 
 }  // namespace
+
+CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
+    apply(framework_named(plan.framework).costs, plan.cluster.device.calibration.attention.kernel);
+}
 
 CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
     : device_(cluster.device.name),
@@ -67,6 +80,25 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
     memory_bound_.fill({c.memory_bound.launch_us, c.memory_bound.efficiency});
     for (const MemoryBoundConstants::Override& o : c.memory_bound.overrides)
         if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[index(*kind)] = {o.launch_us, o.efficiency};
+}
+
+void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_attention) {
+    using K = KernelKind;
+    const TrafficFactors& t = costs.traffic;
+    const auto slower = [&](double factor, std::initializer_list<K> kinds) {
+        for (const K kind : kinds) memory_bound_[index(kind)].efficiency /= factor;
+    };
+    slower(t.stream_forward, {K::norm_forward, K::residual_add, K::rope, K::qk_norm_forward});
+    slower(t.stream_backward, {K::norm_backward, K::qk_norm_backward});
+    slower(t.activation_forward, {K::gelu_forward, K::swiglu_forward});
+    slower(t.activation_backward, {K::gelu_backward, K::swiglu_backward});
+    slower(t.loss, {K::loss_max, K::loss_sum, K::loss_forward, K::loss_backward});
+    for (const AttentionFactor& a : costs.attention)
+        if (a.measured == measured_attention) {
+            attention_forward_takes_ = a.forward;
+            attention_backward_takes_ = a.backward;
+        }
+    unfused_ = costs.unfused;
 }
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
@@ -107,7 +139,22 @@ double CostModel::gemm(const GemmArgs& a) const {
 double CostModel::attention(const AttentionShape& shape, DType type) const {
     const AttentionPass& pass = shape.backward ? attention_backward_ : attention_forward_;
     if (pass.efficiency.empty()) not_measured(device_, "calibration.attention", type);
-    return attention_us(shape, pass, processor(type));
+    if (unfused_.product_efficiency > 0) return unfused_attention(shape, type);
+    return attention_us(shape, pass, processor(type)) *
+           (shape.backward ? attention_backward_takes_ : attention_forward_takes_);
+}
+
+// Two products of (s, d) with (d, s) or (s, s) with (s, d) forward and four backward, and what is moved of the
+// scores (b, a, s, s): nobody leaves out what the mask hides.
+double CostModel::unfused_attention(const AttentionShape& shape, DType type) const {
+    const double keys = static_cast<double>(shape.keys > 0 ? shape.keys : shape.sequence);
+    const double scores = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
+                          static_cast<double>(shape.sequence) * keys;
+    const double flops = (shape.backward ? 8 : 4) * scores * static_cast<double>(shape.head_dim);
+    const double bytes = scores * (shape.backward ? unfused_.backward_bytes : unfused_.forward_bytes);
+    const MemoryBound& m = memory_bound_[index(KernelKind::cast)];
+    return flops / (unfused_.product_efficiency * processor(type).flops) +
+           memory_bound_us(std::llround(bytes), m.launch_us, m.efficiency, memory_);
 }
 
 // The queries of one rank meet half of another's keys, or half of them all: the same work, of which the
@@ -160,8 +207,20 @@ Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) cons
 }
 
 Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage) const {
+    if (i.share != Instruction::whole) {
+        Instruction unshared = i;
+        unshared.share = Instruction::whole;
+        return share_of(instruction(unshared, kernels, stage), i.share);
+    }
     const Bytes payload{i.count * size_of(i.type)};
     switch (i.kind) {
+        case InstructionKind::launch: return Time{i.count};
+        case InstructionKind::stall: {
+            if (i.like == InstructionKind::kernel) return Time{i.count};
+            Instruction collective = i;
+            collective.kind = i.like;
+            return instruction(collective, kernels, stage);
+        }
         case InstructionKind::kernel: return kernel(kernels.at(static_cast<std::size_t>(i.kernel)));
         case InstructionKind::fill:
         case InstructionKind::load_batch: return memory_traffic(KernelKind::cast, payload);

@@ -1,7 +1,7 @@
 // What an instruction costs when nothing disturbs it: integer picoseconds from the device's and the
 // cluster's calibration. The one place where constants become time.
 //
-//   CostModel cost(plan.cluster, plan.grid());
+//   CostModel cost(plan);                                // kernels as the plan's framework has them
 //   Time t = cost.kernel(GemmArgs{...});
 //   Time u = cost.instruction(program.stages[0].instructions[7], program.stages[0]);
 //
@@ -22,14 +22,18 @@
 #include "base/kernel_kind.h"
 #include "hardware/cluster_spec.h"
 #include "hardware/kernel_time.h"
+#include "plan/plan.h"
 #include "plan/program/program.h"
 #include "plan/rank_grid.h"
+#include "plan/software_costs.h"
 #include "sim/placement.h"
 
 namespace foretrain {
 
 class CostModel {
 public:
+    explicit CostModel(const Plan& plan);
+    // Kernels as the device was measured with.
     CostModel(const ClusterSpec& cluster, const RankGrid& grid);
 
     Time kernel(const KernelArgs& args) const;
@@ -39,8 +43,8 @@ public:
     Time message(Bytes bytes, std::int64_t stage, std::int64_t peer) const;
     Time memory_traffic(KernelKind kind, Bytes bytes) const;
 
-    // alloc, free, record, wait and step_end cost nothing; fill, copy and load_batch move their count
-    // of elements at the speed of a cast. A message costs the same on both sides.
+    // alloc, free, record, wait and step_end cost nothing, launch and stall what they say; fill, copy and load_batch
+    // move their count of elements at the speed of a cast. A message costs the same on both sides.
     Time instruction(const Instruction& instruction, const std::vector<KernelArgs>& kernels, std::int64_t stage) const;
     Time instruction(const Instruction& i, const StageProgram& stage) const {
         return instruction(i, stage.kernels, stage.stage);
@@ -53,6 +57,8 @@ private:
         double efficiency = 1;
     };
 
+    void apply(const SoftwareCosts& costs, const std::string& measured_attention);
+    double unfused_attention(const AttentionShape& shape, DType type) const;
     void prepare_kernels(const DeviceSpec& device);
     void place_groups(const ClusterSpec& cluster);
     const Processor& processor(DType type) const;
@@ -66,6 +72,8 @@ private:
     std::array<std::optional<Processor>, dtype_count> processors_;
     std::array<std::optional<PreparedGemm>, dtype_count> gemms_;
     AttentionPass attention_forward_, attention_backward_;
+    double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
+    UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
     Processor memory_;  // its bandwidth is all that memory-bound kernels need
     DomainConstants domain_;

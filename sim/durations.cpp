@@ -32,15 +32,18 @@ Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
         case InstructionKind::all_gather:
         case InstructionKind::all_to_all:
         case InstructionKind::ring_shift:
+        case InstructionKind::stall:
         case InstructionKind::send:
         case InstructionKind::recv: break;
         default: return cost.instruction(i, *args_, stage_);
     }
     const auto hash = static_cast<std::uint64_t>(i.count) * 0x9E3779B97F4A7C15U +
-                      static_cast<std::uint64_t>(i.kind) * 29 + static_cast<std::uint64_t>(i.axis) * 7;
+                      static_cast<std::uint64_t>(i.kind) * 29 + static_cast<std::uint64_t>(i.axis) * 7 +
+                      static_cast<std::uint64_t>(i.share) * 3;
     Remembered& r = remembered_[(hash ^ (hash >> 32)) % remembered_.size()];
-    if (r.count != i.count || r.kind != i.kind || r.axis != i.axis || r.type != i.type || r.peer != i.peer)
-        r = {i.count, i.peer, i.kind, i.axis, i.type, cost.instruction(i, *args_, stage_)};
+    if (r.count != i.count || r.kind != i.kind || r.axis != i.axis || r.type != i.type || r.peer != i.peer ||
+        r.like != i.like || r.share != i.share)
+        r = {i.count, i.peer, i.kind, i.like, i.share, i.axis, i.type, cost.instruction(i, *args_, stage_)};
     return r.time;
 }
 

@@ -25,7 +25,8 @@ private:
     struct Remembered {
         std::int64_t count = -1;
         std::int32_t peer = -1;
-        InstructionKind kind = InstructionKind::kernel;
+        InstructionKind kind = InstructionKind::kernel, like = InstructionKind::kernel;
+        std::int16_t share = 0;
         Axis axis = Axis::none;
         DType type = DType::fp32;
         Time time;

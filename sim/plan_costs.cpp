@@ -80,7 +80,7 @@ PlanCosts::Mesh& PlanCosts::mesh() {
     const RankGrid grid = plan_.grid();
     if (mesh_ == nullptr)
         mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard}},
-                      [&] { return std::make_unique<Mesh>(plan_.cluster, grid); });
+                      [&] { return std::make_unique<Mesh>(plan_); });
     return *mesh_;
 }
 
@@ -103,7 +103,7 @@ PlanCosts::Key PlanCosts::key_of(const StageShape& shape, const BriefLayers& bri
     const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
                                (zero() <= 1 ? 8 : 0) | brief.repeated << 4 |
                                static_cast<std::int64_t>(brief.recompute.kind) << 8 |
-                               static_cast<std::int64_t>(p.context_method) << 16;
+                               static_cast<std::int64_t>(p.context_method) << 16 | (p.pipeline > 1 ? 1 << 20 : 0);
     return {{p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
 }
 

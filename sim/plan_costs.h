@@ -56,7 +56,7 @@ private:
     };
     // Ranks in a grid, and the messages of one size between its stages.
     struct Mesh {
-        Mesh(const ClusterSpec& cluster, const RankGrid& grid) : cost(cluster, grid) {}
+        explicit Mesh(const Plan& plan) : cost(plan) {}
         CostModel cost;
         std::unordered_map<std::int64_t, TimelineDurations> durations;  // by bytes of a message
     };

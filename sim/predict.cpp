@@ -66,7 +66,7 @@ Prediction predict(const Plan& plan, PlanCosts* shared) {
     p.rejections = check(plan);
     if (!p.feasible()) return p;
     const Skeleton skeleton = make_skeleton(plan, Depth::brief);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     Estimator estimator(skeleton, cost);
     if (shared != nullptr) estimator.use(shared->timeline(estimator.activity()));
     p.memory = with_reserved(plan, estimator.memory());
@@ -106,7 +106,7 @@ Prediction simulate(const Plan& plan, Trace* trace) {
         refused.rejections.push_back(std::move(*no));
         return refused;
     }
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     Trace simulated = simulate(lower(skeleton), cost);
     // Nothing contends in this simulation, so the breakdown of the estimate holds for it too.
     FORETRAIN_CHECK(step_time(simulated) == p.step, "estimate and simulation differ");

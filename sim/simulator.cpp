@@ -69,9 +69,9 @@ struct Simulator::State {
     struct Lane {  // a stream
         std::int32_t head = 0;
         std::int32_t awaited = -1;  // instruction that the head waits for
-        std::uint8_t waiting = 0;   // set of streams that wait for an instruction of this one
+        std::uint16_t waiting = 0;  // set of streams that wait for an instruction of this one
     };
-    static_assert(stream_count <= 8, "a set of streams is a byte");
+    static_assert(stream_count <= 16, "a set of streams");
     struct Stage {
         const StageProgram* program = nullptr;
         std::vector<Step> steps;
@@ -154,7 +154,7 @@ bool Simulator::State::waits(Stage& stage, std::size_t lane, const Instruction& 
         const Wait& wait = instruction.wait[w];
         Lane& other = stage.lanes[static_cast<std::size_t>(wait.stream)];
         if (other.head > wait.instruction) continue;
-        other.waiting = static_cast<std::uint8_t>(other.waiting | (1U << lane));
+        other.waiting = static_cast<std::uint16_t>(other.waiting | (1U << lane));
         stage.lanes[lane].awaited = wait.instruction;
         return true;
     }
@@ -199,7 +199,7 @@ void Simulator::State::complete(std::int32_t index, std::size_t lane, std::int64
     for (std::size_t other = 0; other < stream_count; ++other) {
         const unsigned bit = 1U << other;
         if ((own.waiting & bit) == 0 || stage.lanes[other].awaited != done) continue;
-        own.waiting = static_cast<std::uint8_t>(own.waiting & ~bit);
+        own.waiting = static_cast<std::uint16_t>(own.waiting & ~bit);
         stage.lanes[other].awaited = -1;
         proceed(index, other, now);
     }

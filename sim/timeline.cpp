@@ -8,16 +8,26 @@ namespace foretrain {
 
 namespace {
 
-// Is the body but a delay of the compute stream, from whichever of its clock and the input is later?
-bool only_delays(const BodyCost& b) {
+constexpr std::size_t host = static_cast<std::size_t>(Stream::host);
+static_assert(host + 1 == hosted_streams);
+
+// Does the body use no stream but compute and host, and begin when both compute and its input are there?
+bool is_simple(const BodyCost& b) {
     for (std::size_t s = 0; s < body_streams; ++s)
         for (std::size_t p = 0; p < body_ports; ++p) {
-            const std::int64_t expected = s == 0 && (p == 0 || p == body_streams) ? b.exit[0][0]
-                                          : s != 0 && p == s                      ? 0
-                                                                                  : BodyCost::never;
-            if (b.exit[s][p] != expected) return false;
+            const bool other = s >= hosted_streams, from_other = p >= hosted_streams && p != input_port;
+            const std::int64_t expected = other && p == s ? 0 : BodyCost::never;
+            if ((other || from_other) && b.exit[s][p] != expected) return false;
         }
-    return true;
+    return b.exit[0][0] == b.exit[0][input_port];
+}
+
+// Computing never begins before what the host was at is enqueued (each pass ends with a wait for that), so the
+// host's clock matters only where it can do more than the compute stream's.
+bool host_matters(const BodyCost& b) {
+    for (std::size_t s = 0; s < body_streams; ++s)
+        if (s != host && b.exit[s][host] > b.exit[s][0]) return true;
+    return false;
 }
 
 }  // namespace
@@ -26,7 +36,11 @@ std::uint32_t activity_of(const StageBodies& bodies) {
     std::uint32_t activity = 0;
     for (const auto& stage : bodies)
         for (std::size_t b = 0; b < stage.size(); ++b)
-            if (!only_delays(*stage[b])) activity |= 1U << (b % bodies_of_chunk);
+            if (!is_simple(*stage[b])) activity |= 1U << (b % bodies_of_chunk);
+    // Where one pass waits for the host, the host's clock counts in all of them.
+    for (const auto& stage : bodies)
+        if (std::any_of(stage.begin(), stage.end(), [](const BodyCost* b) { return host_matters(*b); }))
+            return activity | hosted_activity;
     return activity;
 }
 
@@ -43,8 +57,12 @@ TimelineDurations timeline_durations(const CostModel& cost, std::int64_t stages,
 
 namespace {
 
-// `took` from the compute stream's start to its exit, of which it waited so long for the context stream.
-void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, Time took, Time for_context) {
+// What computing took from its start to its exit, and of that waited for others.
+struct Took {
+    Time all, for_host, for_context;
+};
+
+void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& cost, const Took& took) {
     (optimizer ? t.optimizer : forwards ? t.forward : t.backward) += cost.kernels;
     if (!optimizer) {
         t.gemm += cost.gemm;
@@ -53,16 +71,21 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
     }
     t.recompute += cost.recompute;
     t.tensor_exposed += cost.tensor;
-    t.context_exposed += cost.context + for_context;
-    // Inside a pass the compute stream idles for nothing but that, gathers and reductions.
-    t.data_exposed += took - for_context - cost.kernels - cost.recompute - cost.tensor - cost.context;
+    t.context_exposed += cost.context + took.for_context;
+    t.host_exposed += took.for_host;
+    t.overhead += cost.overhead;
+    // Inside a pass the compute stream idles for nothing but that, gathers and reductions; and what those take
+    // of its time while it computes is theirs.
+    t.data_exposed += took.all - took.for_host - took.for_context - cost.kernels - cost.recompute - cost.overhead -
+                      cost.tensor - cost.context;
 }
 
 // later + n (later - earlier), part by part
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
-    for (Time StageTime::*part : {&StageTime::forward, &StageTime::backward, &StageTime::recompute,
-                                  &StageTime::tensor_exposed, &StageTime::context_exposed, &StageTime::data_exposed,
-                                  &StageTime::gemm, &StageTime::attention, &StageTime::head})
+    for (Time StageTime::*part :
+         {&StageTime::forward, &StageTime::backward, &StageTime::recompute, &StageTime::tensor_exposed,
+          &StageTime::context_exposed, &StageTime::data_exposed, &StageTime::host_exposed, &StageTime::overhead,
+          &StageTime::gemm, &StageTime::attention, &StageTime::head})
         later.*part += (later.*part - earlier.*part) * n;
 }
 
@@ -162,9 +185,11 @@ private:
                 const BodyCost& cost = *bodies_[o.stage][o.body];
                 clocks_[o.output] = latest(o, 0, o.count) + cost.exit[0][0];
                 if constexpr (accounts)
-                    account_body((*times_)[o.stage], false, o.forwards, cost, Time{cost.exit[0][0]}, Time{});
+                    account_body((*times_)[o.stage], false, o.forwards, cost,
+                                 {Time{cost.exit[0][0]}, Time{cost.exit[0][0] - cost.exit_without_host[0]}, Time{}});
                 break;
             }
+            case Kind::hosted: take_hosted<accounts>(o); break;
             case Kind::optimizer:
             case Kind::body: take_body<accounts>(o); break;
             case Kind::message: complete(o, (o.forwards ? d_.next : d_.previous)[o.stage]); break;
@@ -183,6 +208,30 @@ private:
 
     void complete(const Operation& o, Time duration) { clocks_[o.output] = latest(o, 0, o.count) + duration.value; }
 
+    // What a body of compute and host alone comes to: two clocks of three.
+    template <bool accounts>
+    void take_hosted(const Operation& o) {
+        const BodyCost& cost = *bodies_[o.stage][o.body];
+        const std::uint32_t* const in = t_.inputs_.data() + o.inputs;
+        const std::int64_t compute = clocks_[in[0]], hosts = clocks_[in[host]];
+        const std::int64_t input = latest(o, hosted_streams, o.count);
+        for (std::size_t s = 0; s < hosted_streams; ++s) {
+            const auto& way = cost.exit[s];
+            const auto from = [&](std::int64_t clock, std::size_t port) {
+                return way[port] == BodyCost::never ? 0 : clock + way[port];
+            };
+            clocks_[o.output + s] = std::max({from(compute, 0), from(hosts, host), from(input, input_port)});
+        }
+        if constexpr (accounts) {
+            std::array<Time, body_ports> entry{};
+            entry[0] = Time{compute}, entry[host] = Time{hosts}, entry[input_port] = Time{input};
+            const Time exit{clocks_[o.output]};
+            account_body((*times_)[o.stage], false, o.forwards, cost,
+                         {exit - std::max(entry[0], entry[input_port]),
+                          exit - foretrain::latest(cost.exit_without_host, entry), Time{}});
+        }
+    }
+
     template <bool accounts>
     void take_body(const Operation& o) {
         const BodyCost& cost = *bodies_[o.stage][o.body];
@@ -195,8 +244,10 @@ private:
         if constexpr (accounts) {
             const bool optimizer = o.kind == Kind::optimizer;
             StageTime& t = (*times_)[o.stage];
-            account_body(t, optimizer, o.forwards, cost, exit[0] - std::max(entry[0], entry[input_port]),
-                         exit[0] - cost.computed_without_context(entry));
+            const Time without_host = foretrain::latest(cost.exit_without_host, entry);
+            account_body(t, optimizer, o.forwards, cost,
+                         {exit[0] - std::max(entry[0], entry[input_port]), exit[0] - without_host,
+                          without_host - foretrain::latest(cost.exit_without_either, entry)});
             // It waits for this stage's gradients, and last for those of a tied embedding.
             if (optimizer) t.data_exposed += std::max(Time{}, Time{latest(o, body_streams, o.count - 1U)} - entry[0]);
         }
@@ -215,7 +266,7 @@ private:
         // What is left to wait for after the optimizer's own kernels: gathers, or messages.
         t.data_exposed += Time{latest(o, 0, o.streams) - latest(o, 0, 1)};
         t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
-                             t.context_exposed - t.data_exposed;
+                             t.context_exposed - t.data_exposed - t.host_exposed - t.overhead;
     }
 
     const Timeline& t_;

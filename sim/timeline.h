@@ -25,6 +25,8 @@
 namespace foretrain {
 
 constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
+constexpr std::size_t hosted_streams = 2;   // compute and host
+constexpr std::uint32_t hosted_activity = ((1U << bodies_of_chunk) - 1) << bodies_of_chunk;
 
 // Body costs of each stage, as Instruction::body counts them.
 using StageBodies = std::vector<std::vector<const BodyCost*>>;
@@ -34,8 +36,9 @@ struct Estimate {
     std::vector<StageTime> times;  // by stage
 };
 
-// Which bodies of a stage are more than a delay of the compute stream, by their place in Stage::bodies:
-// a bit each, over all stages and chunks. Two plans of one schedule and activity share a timeline.
+// Which bodies of a stage are more than a delay of the compute stream, by their place in Stage::bodies, over
+// all stages and chunks: a bit each for those that use more than the compute stream and the host, and a bit
+// each for those that computing waits for the host in. Two plans of one schedule and activity share a timeline.
 std::uint32_t activity_of(const StageBodies& bodies);
 
 // What is not a body takes; by stage where it matters.
@@ -65,7 +68,17 @@ public:
 private:
     friend class TimelineBuilder;
 
-    enum class Kind : std::uint8_t { delay, body, optimizer, message, clear_loss, reduce_loss, reduce_tied, end };
+    enum class Kind : std::uint8_t {
+        delay,
+        hosted,
+        body,
+        optimizer,
+        message,
+        clear_loss,
+        reduce_loss,
+        reduce_tied,
+        end
+    };
     struct Operation {
         Kind kind = Kind::delay;
         bool forwards = false;        // a message: to the next stage

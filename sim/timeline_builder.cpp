@@ -110,11 +110,22 @@ private:
         return true;
     }
 
-    bool is_active(const Instruction& i) const {
-        return (activity_ >> (static_cast<std::size_t>(i.body) % bodies_of_chunk) & 1U) != 0 ||
-               i.kind == InstructionKind::optimizer_step;
+    Kind kind_of_body(const Instruction& i) const {
+        const std::size_t body = static_cast<std::size_t>(i.body) % bodies_of_chunk;
+        if (i.kind == InstructionKind::optimizer_step) return Kind::optimizer;
+        if ((activity_ >> body & 1U) != 0) return Kind::body;
+        return (activity_ & hosted_activity) != 0 ? Kind::hosted : Kind::delay;
     }
-    std::size_t streams_of(const Instruction& i) const { return is_active(i) ? body_streams : 1; }
+    // Clocks that an operation sets.
+    static std::size_t outputs_of(Kind kind) {
+        switch (kind) {
+            case Kind::hosted: return hosted_streams;
+            case Kind::body:
+            case Kind::optimizer: return body_streams;
+            default: return 1;
+        }
+    }
+    std::size_t streams_of(const Instruction& i) const { return outputs_of(kind_of_body(i)); }
 
     Operation& emit(Kind kind, std::size_t s, std::size_t streams, Clock outputs) {
         Operation o;
@@ -126,7 +137,7 @@ private:
         o.output = out_.clocks_;
         out_.clocks_ += outputs;
         out_.inputs_.insert(out_.inputs_.end(), inputs_.begin(), inputs_.end());
-        std::uint32_t round = kind == Kind::delay || kind == Kind::body || kind == Kind::optimizer ? 1 : 0;
+        std::uint32_t round = kind < Kind::message ? 1 : 0;
         std::uint32_t begin = 0;
         for (const Clock in : inputs_) begin = std::max(begin, round_of_[in]);
         round_of_.resize(out_.clocks_, begin + round);
@@ -137,9 +148,7 @@ private:
     void take_body(std::size_t s, Walk& w, std::size_t n) {
         const Instruction& i = w.code[n];
         const std::size_t streams = streams_of(i);
-        const Kind kind = i.kind == InstructionKind::optimizer_step ? Kind::optimizer
-                          : is_active(i)                            ? Kind::body
-                                                                    : Kind::delay;
+        const Kind kind = kind_of_body(i);
         // What the optimizer waits for besides another stage comes first: see Timeline::walk.
         if (kind == Kind::optimizer) tied_last(w, i);
         const bool reduction = kind != Kind::optimizer && reduction_last(i, streams);
@@ -243,7 +252,7 @@ private:
             const auto first = out_.inputs_.begin() + o.inputs;
             o.inputs = static_cast<std::uint32_t>(inputs.size());
             std::transform(first, first + o.count, std::back_inserter(inputs), [&](Clock c) { return renumbered[c]; });
-            const Clock outputs = o.kind == Kind::body || o.kind == Kind::optimizer ? body_streams : 1;
+            const auto outputs = static_cast<Clock>(outputs_of(o.kind));
             for (Clock c = 0; c < outputs; ++c) renumbered[o.output + c] = next + c;
             o.output = next;
             next += outputs;

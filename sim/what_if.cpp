@@ -35,7 +35,9 @@ ClusterSpec with_domain_latency(ClusterSpec cluster, double factor) {
 }
 
 Time step_on(const Skeleton& skeleton, const ClusterSpec& cluster) {
-    const CostModel cost(cluster, skeleton.plan.grid());
+    Plan there = skeleton.plan;
+    there.cluster = cluster;
+    const CostModel cost(there);
     return Estimator(skeleton, cost).estimate().step;
 }
 

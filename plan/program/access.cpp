@@ -29,6 +29,8 @@ bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
 bool is_communication(InstructionKind kind) { return is_collective(kind) || is_message(kind); }
 
+bool is_added(InstructionKind kind) { return kind == Kind::launch || kind == Kind::stall; }
+
 bool leaves_span(InstructionKind kind) {
     return kind != InstructionKind::alloc && kind != InstructionKind::free && kind != InstructionKind::record &&
            kind != InstructionKind::wait;
@@ -58,6 +60,8 @@ std::optional<int> operands_taken(const Instruction& instruction, const StagePro
         case Kind::all_reduce:
         case Kind::send:
         case Kind::recv: return 1;
+        case Kind::launch:
+        case Kind::stall:
         case Kind::record:
         case Kind::wait:
         case Kind::step_end: return 0;

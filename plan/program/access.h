@@ -17,6 +17,7 @@ bool is_collective(InstructionKind kind);                          // of all mem
 Collective collective_of(InstructionKind kind);                    // InternalError where it is none, as a ring shift
 bool is_message(InstructionKind kind);                             // send, recv
 bool is_communication(InstructionKind kind);                       // a collective or a message
+bool is_added(InstructionKind kind);                               // launch, stall: what no engine executes
 bool leaves_span(InstructionKind kind);                            // in a trace: all but alloc, free, record, wait
 bool is_known(InstructionKind kind);                               // in range
 bool has_kernel(const Instruction& i, const StageProgram& stage);  // a kernel whose index is in range

@@ -15,6 +15,19 @@ Instruction in_section(Instruction i, std::int32_t section) {
     return i;
 }
 
+// What compute loses to a collective over the replicas that runs beside it from here on.
+Instruction stall_beside(const Instruction& collective, std::int16_t share) {
+    Instruction i;
+    i.kind = InstructionKind::stall;
+    i.like = collective.kind;
+    i.axis = collective.axis;
+    i.type = collective.type;
+    i.count = collective.count;
+    i.section = collective.section;
+    i.share = share;
+    return i;
+}
+
 Instruction marker(Stream stream) {
     Instruction i;
     i.kind = InstructionKind::record;
@@ -80,9 +93,10 @@ public:
             while (now < runs_.size() && i > runs_[now].last) ++now;
             const bool begins = now < runs_.size() && i == runs_[now].first;
             if (begins && prefetch() && now >= 1) gather(now + 1);
+            if (begins && prefetch()) stall_beside_gather(now + 1);
             if (begins && !prefetch()) gather(now);
             const std::int32_t kept = rewriter_.keep(i);
-            latest_ = kept;
+            if (rewriter_.at(kept).stream != Stream::host) latest_ = kept;
             if (begins) rewriter_.at(kept).add_wait({gathers_[now], Stream::gather});
             if (now < runs_.size() && i == runs_[now].last) last_used_[now] = kept;
             bind(i, now);
@@ -113,7 +127,13 @@ private:
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
         if (!prefetch() && latest_ >= 0) i.add_wait({latest_, rewriter_.at(latest_).stream});
+        i.share = c_.added.data;
         gathers_[run] = rewriter_.insert(i);
+    }
+
+    void stall_beside_gather(std::size_t run) {
+        if (run >= runs_.size() || c_.added.beside_data == 0) return;
+        rewriter_.insert(stall_beside(rewriter_.at(gathers_[run]), c_.added.beside_data));
     }
 
     void bind(std::int32_t i, std::size_t run) {
@@ -236,6 +256,8 @@ private:
         u.done = rewriter_.size() - 1;
         if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
+        if (overlaps() && c_.added.beside_data > 0 && c_.replicas() > 1)
+            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
     }
 
     void sum_replicated(Contribution& u, Wait written) {
@@ -271,8 +293,9 @@ private:
                            {from, to});
         }
         i.section = section_of(u);
+        i.share = c_.added.data;
         i.add_wait(written);
-        rewriter_.insert(i);
+        reduced_ = rewriter_.insert(i);
         if (staged_) accumulate(u, part_count, i.operand[1]);
     }
 
@@ -318,8 +341,9 @@ private:
     bool staged_, last_microbatch_, reduces_;
     std::vector<Contribution> contributions_;  // in the order of their first write
     std::int32_t entry_ = -1;
-    std::vector<Cut> tail_;    // of reductions after all passes
-    std::int32_t behind_ = 0;  // instructions inserted after the last compute instruction
+    std::vector<Cut> tail_;      // of reductions after all passes
+    std::int32_t reduced_ = -1;  // the last collective over the replicas
+    std::int32_t behind_ = 0;    // instructions inserted after the last compute instruction
 };
 
 }  // namespace

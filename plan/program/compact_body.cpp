@@ -26,8 +26,6 @@ struct Breaks {
                 after[at(other)] = 1;
             }
         }
-        for (const Cut& cut : body.cuts)
-            if (at(cut.at) < before.size()) before[at(cut.at)] = 1;
         for (const UnitUse& use : weight_uses(stage, body)) before[at(use.first)] = after[at(use.last)] = 1;
         for (const UnitUse& use : gradient_uses(body)) before[at(use.first)] = after[at(use.last)] = 1;
     }
@@ -45,7 +43,10 @@ public:
     CompactBody run() {
         std::size_t cut = 0;
         for (std::size_t i = 0; i < body_.code.size(); ++i) {
-            for (; cut < body_.cuts.size() && at(body_.cuts[cut].at) <= i; ++cut) add_cut(body_.cuts[cut].layer);
+            for (; cut < body_.cuts.size() && at(body_.cuts[cut].at) <= i; ++cut) {
+                add_cut(body_.cuts[cut].layer);
+                open_.fill(-1);  // what is after it belongs to another layer, on every stream
+            }
             const Instruction& instruction = body_.code[i];
             if (instruction.kind == InstructionKind::alloc || instruction.kind == InstructionKind::free) continue;
             std::int32_t& open = open_[at(static_cast<std::int64_t>(instruction.stream))];

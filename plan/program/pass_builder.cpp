@@ -125,20 +125,27 @@ std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor>
     return emit(i);
 }
 
+// What the framework hides of it is behind products whose time counts in full.
+void PassBuilder::tensor_collective(Instruction instruction) {
+    const bool backward = body_.kind == InstructionKind::backward_chunk && !recomputing_;
+    instruction.share = backward ? context_.added.tensor_backward : context_.added.tensor_forward;
+    emit(instruction);
+}
+
 void PassBuilder::all_reduce(Tensor x, std::int64_t count, Reduction reduction) {
     Instruction i = collective(InstructionKind::all_reduce, Stream::compute, Axis::tensor, type_of(x), count, {x});
     i.reduction = reduction;
-    emit(i);
+    tensor_collective(i);
 }
 
 void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count) {
-    emit(collective(InstructionKind::reduce_scatter, Stream::compute, Axis::tensor, type_of(whole), part_count,
-                    {whole, part}));
+    tensor_collective(collective(InstructionKind::reduce_scatter, Stream::compute, Axis::tensor, type_of(whole),
+                                 part_count, {whole, part}));
 }
 
 void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
-    emit(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
-                    {part, whole}));
+    tensor_collective(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
+                                 {part, whole}));
 }
 
 void PassBuilder::all_to_all(Tensor from, Tensor to, std::int64_t part_count) {
@@ -157,6 +164,33 @@ std::int32_t PassBuilder::ring_shift(Tensor from, Tensor to, std::int64_t count)
 
 void PassBuilder::await(std::int32_t instruction, std::int32_t shift) {
     if (shift >= 0) body_.code[static_cast<std::size_t>(instruction)].add_wait({shift, Stream::context});
+}
+
+std::int32_t PassBuilder::begin_layers(std::int32_t layer) {
+    if (!context_.added.launches()) return -1;
+    section("layers", layer);
+    Instruction launch;
+    launch.kind = InstructionKind::launch;
+    launch.stream = Stream::host;
+    constexpr std::int32_t entry = 0;
+    if (context_.added.host_waits && !launched_) launch.add_wait({entry, Stream::compute});
+    launched_ = true;
+    return emit(launch);
+}
+
+void PassBuilder::end_layers(std::int32_t begun, Added added) {
+    if (begun < 0 && added.stall == Time{}) return;
+    Instruction stall;
+    stall.kind = InstructionKind::stall;
+    stall.count = added.stall.value;
+    if (begun >= 0) {
+        const auto first = body_.code.begin() + begun;
+        const auto collectives =
+            std::count_if(first, body_.code.end(), [](const Instruction& i) { return i.axis == Axis::tensor; });
+        first->count = (added.host + context_.added.launch_collective * collectives).value;
+        stall.add_wait({begun, Stream::host});
+    }
+    emit(stall);
 }
 
 Body PassBuilder::take() { return std::move(body_); }

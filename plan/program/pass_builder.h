@@ -51,12 +51,20 @@ public:
     std::int32_t ring_shift(Tensor from, Tensor to, std::int64_t count);
     void await(std::int32_t instruction, std::int32_t shift);
     std::int32_t emit(Instruction instruction);
+    // Around the code of a run of layers: the host begins to enqueue it, and compute goes on from the end of
+    // it no sooner than the host is through, `stall` later. Nothing where the framework adds nothing.
+    struct Added {
+        Time host, stall;
+    };
+    std::int32_t begin_layers(std::int32_t layer);
+    void end_layers(std::int32_t begun, Added added);
 
     Body take();
 
 private:
     std::int32_t intern(const KernelArgs& args);
     Tensor add(BodyBuffer buffer);
+    void tensor_collective(Instruction instruction);
     DType type_of(Tensor t) const { return body_.buffers[static_cast<std::size_t>(t)].type; }
 
     const StageContext& context_;
@@ -66,6 +74,7 @@ private:
     std::int32_t interned_ = -1;  // the kernel interned last
     std::int32_t computed_ = -1;  // the last instruction on the compute stream
     bool recomputing_ = false;
+    bool launched_ = false;      // something
     std::vector<Tensor> saved_;  // by index in Stage::saved: this body's buffer, or -1
 };
 

@@ -8,7 +8,7 @@ namespace foretrain {
 
 std::string_view name_of(Stream stream) {
     static constexpr std::array<std::string_view, stream_count> names{
-        "compute", "gather", "reduce", "context", "send_next", "recv_prev", "send_prev", "recv_next"};
+        "compute", "host", "gather", "reduce", "context", "send_next", "recv_prev", "send_prev", "recv_next"};
     return names[static_cast<std::size_t>(stream)];
 }
 
@@ -16,7 +16,7 @@ std::string_view name_of(InstructionKind kind) {
     static constexpr std::string_view names[] = {
         "forward_chunk", "backward_chunk", "optimizer_step", "kernel",         "fill",       "copy",       "load_batch",
         "alloc",         "free",           "all_reduce",     "reduce_scatter", "all_gather", "all_to_all", "ring_shift",
-        "send",          "recv",           "record",         "wait",           "step_end"};
+        "send",          "recv",           "launch",         "stall",          "record",     "wait",       "step_end"};
     return names[static_cast<std::size_t>(kind)];
 }
 

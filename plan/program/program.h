@@ -33,10 +33,11 @@ namespace foretrain {
 
 // FIFO queues of a rank. Pipeline messages have one per direction and neighbour, so that an order
 // that both sides share is never held up by a message of the other kind. Chunk passes run on the first
-// `body_streams`.
-enum class Stream : std::uint8_t { compute, gather, reduce, context, send_next, recv_prev, send_prev, recv_next };
-constexpr int stream_count = 8;
-constexpr std::size_t body_streams = 4;
+// `body_streams`. On `host` stands what the host of another framework takes to enqueue the rest; our own
+// engine's programs have nothing there.
+enum class Stream : std::uint8_t { compute, host, gather, reduce, context, send_next, recv_prev, send_prev, recv_next };
+constexpr int stream_count = 9;
+constexpr std::size_t body_streams = 5;
 std::string_view name_of(Stream stream);
 
 enum class InstructionKind : std::uint8_t {
@@ -59,6 +60,9 @@ enum class InstructionKind : std::uint8_t {
     ring_shift,      // operand 0 (count) -> the next member's operand 1 (count), around the group
     send,            // operand 0 to `peer`
     recv,            // operand 0 from `peer`
+    // what other frameworks cost besides: predicted, never executed
+    launch,  // the host enqueues a layer: `count` picoseconds on its stream
+    stall,   // nothing runs for `count` picoseconds, or for a `share` of what a collective `like` it would take
     // order
     record,    // completes when its stream gets there
     wait,      // holds its stream until its waits are complete
@@ -78,21 +82,25 @@ struct Wait {
 struct Instruction {
     static constexpr int max_operands = 8;
     static constexpr int max_waits = 6;
+    static constexpr std::int16_t whole = 1000;
 
     InstructionKind kind = InstructionKind::kernel;
     Stream stream = Stream::compute;
     Axis axis = Axis::none;  // group of a collective
     Reduction reduction = Reduction::sum;
-    DType type = DType::fp32;      // of those `count` elements
-    std::uint8_t operands = 0;     // used entries of `operand`
-    std::uint8_t waits = 0;        // used entries of `wait`
-    std::int16_t chunk = 0;        // model chunk of the stage
+    DType type = DType::fp32;                        // of those `count` elements
+    std::uint8_t operands = 0;                       // used entries of `operand`
+    std::uint8_t waits = 0;                          // used entries of `wait`
+    InstructionKind like = InstructionKind::kernel;  // the collective that a stall takes a share of; kernel: none
+    std::int16_t chunk = 0;                          // model chunk of the stage
+    std::int16_t share = whole;    // per mille of what a collective takes, for which it holds its stream
     std::int32_t microbatch = -1;  // -1: of the whole step
     std::int32_t peer = -1;        // stage of the other side of a message
     std::int32_t body = -1;        // index in StageProgram::bodies, chunk level only
     std::int32_t kernel = -1;      // index in StageProgram::kernels
     std::int32_t section = -1;     // index in StageProgram::sections: where in the model
-    std::int64_t count = 0;        // elements of a collective's smaller side, a message, fill, copy or load_batch
+    std::int64_t count = 0;        // elements of a collective's smaller side, a message, fill, copy or load_batch;
+                                   // picoseconds of a launch or stall
     std::array<std::int32_t, max_operands> operand{};  // indices in StageProgram::buffers
     std::array<Wait, max_waits> wait{};
 

@@ -45,6 +45,8 @@ struct StageTime {
     Time tensor_exposed;    // compute waits for tensor-parallel collectives
     Time context_exposed;   // ... for exchanges with the ranks that share a sequence
     Time data_exposed;      // ... for gradient reduction and parameter gathers
+    Time host_exposed;      // ... for the host to enqueue
+    Time overhead;          // ... for nothing else, whatever the framework does meanwhile
     Time pipeline_exposed;  // the rest: bubble and messages
 
     Time gemm, attention, head;  // of forward and backward; `head` with its loss, whatever runs in it

@@ -41,6 +41,7 @@ public:
     Body optimizer() {
         PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
         b.section("optimizer");
+        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step});
         for (const StageUnit& u : stage_.units) {
             if (u.unit.tied_to < 0) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
@@ -158,6 +159,7 @@ private:
         }
         for (const Segment& segment : segments_) {
             b.cut(segment.first);
+            const std::int32_t begun = b.begin_layers(segment.first);
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
                 const LayerTensors s = segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
@@ -165,6 +167,7 @@ private:
                 t.mlp_forward(layer, s, attention, out);
                 x = out;
             }
+            b.end_layers(begun, {c_.added.launch_forward * segment.count, c_.added.stall_forward * segment.count});
         }
         b.cut(-1);
         if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
@@ -190,6 +193,7 @@ private:
         }
         for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
             b.cut(segment->first);
+            const std::int32_t begun = b.begin_layers(segment->first);
             const std::vector<LayerTensors> tensors = restore(b, t, *segment);
             for (std::int32_t layer = segment->end() - 1; layer >= segment->first; --layer) {
                 b.section("attention", layer);
@@ -199,6 +203,7 @@ private:
                 t.layer_backward(layer, tensors[static_cast<std::size_t>(layer - segment->first)], dx, next);
                 dx = next;
             }
+            b.end_layers(begun, added_backward(*segment));
         }
         b.cut(-1);
         if (first()) {
@@ -206,6 +211,13 @@ private:
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
         }
         return b.take();
+    }
+
+    PassBuilder::Added added_backward(const Segment& segment) const {
+        const AddedCosts& a = c_.added;
+        PassBuilder::Added out{a.launch_backward, a.stall_backward};
+        if (segment.recomputed) out.host += a.launch_forward + a.launch_again, out.stall += a.stall_forward;
+        return {out.host * segment.count, out.stall * segment.count};
     }
 
     // What the backward pass of a segment reads: kept, or computed again from the segment's input.
@@ -266,6 +278,7 @@ private:
         if (c_.zero != 1 && c_.zero != 2) return;
         Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
+        i.share = c_.added.data;
         i.add_wait({stepped, Stream::compute});
         b.emit(i);
     }
@@ -291,6 +304,7 @@ StageContext make_context(const Plan& plan) {
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
     c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
+    c.added = added_costs(plan, framework);
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = c.replicas() == 1 ? 0 : plan.parallelism.zero_stage;
     return c;

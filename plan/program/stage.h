@@ -16,6 +16,7 @@
 #include "models/parameters.h"
 #include "plan/framework.h"
 #include "plan/plan.h"
+#include "plan/program/added_costs.h"
 #include "plan/program/body.h"
 #include "plan/program/stage_layout.h"
 
@@ -30,6 +31,7 @@ struct StageContext {
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
+    AddedCosts added;
     std::int64_t vocabulary = 0;  // padded
     int zero = 0;                 // effective: 0 where there is one replica
 

@@ -47,6 +47,8 @@ public:
         if (i.stream != Stream::compute) out += fmt::format(" stream={}", name_of(i.stream));
         if (i.axis != Axis::none) out += fmt::format(" axis={}", name_of(i.axis));
         if (i.reduction != Reduction::sum) out += " reduction=maximum";
+        if (i.like != InstructionKind::kernel) out += fmt::format(" like={}", name_of(i.like));
+        put(out, "share", i.share, Instruction::whole);
         put(out, "count", i.count, std::int64_t{0});
         if (i.type != DType::fp32) out += fmt::format(" type={}", name_of(i.type));
         put(out, "peer", i.peer, -1);

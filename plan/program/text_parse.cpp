@@ -141,6 +141,8 @@ private:
             if (*text != "sum" && *text != "maximum") line.fail(*text, "sum or maximum", {"sum", "maximum"});
             i.reduction = *text == "maximum" ? Reduction::maximum : Reduction::sum;
         }
+        line.read("like", i.like, kind_count);
+        line.read("share", i.share);
         line.read("count", i.count);
         line.read("type", i.type, type_count);
         line.read("peer", i.peer);

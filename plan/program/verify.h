@@ -6,7 +6,8 @@
 //   - alloc and free balance, and nothing is used outside its life;
 //   - every access of a piece of memory is ordered, by streams and waits, after the accesses that it
 //     conflicts with: so reads follow their writes, and no two live tensors share an address;
-//   - nothing is read that was never written (parameters and their state are given).
+//   - nothing is read that was never written (parameters and their state are given);
+//   - what a framework adds (launches, stalls, shares of collectives) is a time, on the stream that is its own.
 //
 //   if (auto wrong = verify(program)) std::cerr << *wrong;
 //

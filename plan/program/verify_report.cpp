@@ -75,7 +75,8 @@ std::string grid(const Program& program, const Failure& failure) {
 
 // What to_text prints must be in range.
 bool printable(const Instruction& i) {
-    if (!is_known(i.kind) || i.stream > Stream::recv_next || i.axis > Axis::embedding || i.type > DType::int32)
+    if (!is_known(i.kind) || !is_known(i.like) || i.stream > Stream::recv_next || i.axis > Axis::embedding ||
+        i.type > DType::int32)
         return false;
     for (int w = 0; w < std::min<int>(i.waits, Instruction::max_waits); ++w)
         if (i.wait[static_cast<std::size_t>(w)].stream > Stream::recv_next) return false;

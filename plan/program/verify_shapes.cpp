@@ -99,7 +99,7 @@ public:
         : p_(program), s_(stage), id_(id), i_(stage.instructions[static_cast<std::size_t>(id)]) {}
 
     Verdict broken() {
-        fields() && indices() && waits() && kernel() && transfers() && last();
+        fields() && indices() && waits() && kernel() && transfers() && added() && last();
         if (text_.empty()) return std::nullopt;
         return Failure{s_.stage, id_, rule_, text_};
     }
@@ -117,7 +117,7 @@ private:
 
     bool fields() {
         if (!is_known(i_.kind) || !known(i_.stream, Stream::recv_next) || !known(i_.axis, Axis::embedding) ||
-            !known(i_.reduction, Reduction::maximum) || !known(i_.type, DType::int32))
+            !known(i_.reduction, Reduction::maximum) || !known(i_.type, DType::int32) || !is_known(i_.like))
             return fail("index", "kind, stream, axis, reduction or type is out of range");
         if (i_.operands > Instruction::max_operands || i_.waits > Instruction::max_waits)
             return fail("index", "more operands or waits than an instruction has");
@@ -182,6 +182,23 @@ private:
             return fail("size", "it loads tokens, which are int32, into another type");
         if (i_.kind == Kind::fill && i_.count > buffer(0).elements)
             return fail("size", fmt::format("it clears {} of {} elements", i_.count, buffer(0).elements));
+        return true;
+    }
+
+    // What a framework adds is a time, of this or of a collective that could stand here.
+    bool added() {
+        constexpr std::int64_t longest = 1'000'000'000'000'000;  // picoseconds: a quarter of an hour
+        if (i_.share < 0 || (i_.share != Instruction::whole && !is_collective(i_.kind) && i_.kind != Kind::stall))
+            return fail("added",
+                        fmt::format("a share of {} per mille: of a collective, or of what one takes", i_.share));
+        if (i_.like != Kind::kernel && (i_.kind != Kind::stall || !is_collective(i_.like)))
+            return fail("added", fmt::format("like {}: only a stall is like another, a collective", name_of(i_.like)));
+        if (!is_added(i_.kind)) return true;
+        if ((i_.stream == Stream::host) != (i_.kind == Kind::launch) ||
+            (i_.kind == Kind::stall && i_.stream != Stream::compute))
+            return fail("added", "a launch is on the host's stream, a stall on the compute stream");
+        if (i_.count < 0 || i_.count > (i_.like == Kind::kernel ? longest : most_elements))
+            return fail("added", fmt::format("count {} is out of range", i_.count));
         return true;
     }
 

@@ -248,7 +248,7 @@ TEST(GoldenModelStates, SixteenBytesInFp32) {
 
 double executed(const Plan& plan, Flops BodyCost::*kind) {
     const Skeleton skeleton = make_skeleton(plan);
-    return Estimator(skeleton, CostModel(plan.cluster, plan.grid())).executed(kind);
+    return Estimator(skeleton, CostModel(plan)).executed(kind);
 }
 
 // Products of a layer: 2 x 12 h^2 operations a token forward, twice that backward. Full recompute is one

@@ -62,7 +62,7 @@ Plan pipeline(std::int64_t stages, std::int64_t chunks, std::int64_t microbatche
 Time step_of(const Plan& plan) {
     for (const Rejection& no : check(plan)) ADD_FAILURE() << text(no);
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     Estimator estimator(skeleton, cost);
     const Time step = estimator.estimate().step;
     EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), step);
@@ -134,7 +134,7 @@ TEST(GoldenPipeline, MessagesHoldUpTheStagesAtBothEnds) {
         plan.parallelism.overlap.pipeline = beside;
         EXPECT_EQ(check(plan).size(), 0U);
         const Skeleton skeleton = make_skeleton(plan);
-        const CostModel cost(plan.cluster, plan.grid());
+        const CostModel cost(plan);
         const Program program = lower(skeleton);
         EXPECT_EQ(verify(program), std::nullopt);
         const Time simulated = step_time(simulate(program, cost));
@@ -164,7 +164,7 @@ TEST(GoldenPipeline, WithoutOverlapReductionsHoldUpTheNextChunk) {
     plan.parallelism.overlap.gradient_reduce = false;
     ASSERT_EQ(check(plan).size(), 0u);
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     const Estimate e = Estimator(skeleton, cost).estimate();
     const Program program = lower(skeleton);
     EXPECT_EQ(verify(program), std::nullopt);

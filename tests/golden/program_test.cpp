@@ -141,7 +141,7 @@ TEST(Golden, ChunkProgramReadsAsWritten) {
 TEST(Golden, TimelineIsTheOneWorkedOutByHand) {
     const Plan plan = two_stages();
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     const Program program = lower(skeleton);
     ASSERT_EQ(verify(program), std::nullopt);
     const Trace trace = simulate(program, cost);

@@ -76,7 +76,7 @@ TEST(Communication, CountedIsPredicted) {
             ASSERT_EQ(rank.wire, predicted(program, rank.rank)) << describe(plan.parallelism) << " rank " << rank.rank;
         // And the closed form, which counts each stage's first rank.
         const Skeleton skeleton = make_skeleton(plan);
-        const CostModel cost(plan.cluster, plan.grid());
+        const CostModel cost(plan);
         const std::vector<WireCount> closed = Estimator(skeleton, cost).wire();
         for (std::size_t s = 0; s < closed.size(); ++s)
             ASSERT_EQ(closed[s], predicted(program, plan.grid().rank_in_stage(0, static_cast<std::int64_t>(s))));
@@ -96,7 +96,7 @@ TEST(Communication, ASubgroupsBytesAreThoseOfItsShards) {
         p.zero_shard_size = shard;
         const Plan plan = small_plan(m, p, 12);  // two microbatches
         const Skeleton skeleton = make_skeleton(plan);
-        const WireCount wire = Estimator(skeleton, CostModel(plan.cluster, plan.grid())).wire().at(0);
+        const WireCount wire = Estimator(skeleton, CostModel(plan)).wire().at(0);
         const auto found = wire.find(key);
         return found == wire.end() ? std::int64_t{0} : found->second.value;
     };

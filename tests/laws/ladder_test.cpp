@@ -6,6 +6,7 @@
 // live peak that the simulation counts == the one in closed form <= what is allocated.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <tuple>
 
 #include "plan/check.h"
@@ -25,12 +26,12 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
-    int interleaved = 0, in_part = 0;
+    int interleaved = 0, hosted = 0, in_part = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
         const Skeleton skeleton = make_skeleton(plan);
-        const CostModel cost(plan.cluster, plan.grid());
+        const CostModel cost(plan);
         const Skeleton brief = make_skeleton(plan, Depth::brief);
         Estimator estimator(brief, cost);
         const Estimate estimate = estimator.estimate();
@@ -45,10 +46,12 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             const StageTime& t = estimate.times[s];
             ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
             ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.context_exposed +
-                          t.data_exposed + t.pipeline_exposed,
+                          t.data_exposed + t.host_exposed + t.overhead + t.pipeline_exposed,
                       t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
             ASSERT_GE(t.context_exposed, Time{0});
+            ASSERT_GE(t.host_exposed, Time{0});
+            hosted += t.host_exposed > Time{0} ? 1 : 0;
             if (plan.parallelism.context == 1) {
                 ASSERT_EQ(t.context_exposed, Time{0});
             }
@@ -71,16 +74,20 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         loosest = std::min(loosest, ratio);
     }
     EXPECT_GT(interleaved, plans / 20);
+    EXPECT_GT(hosted, plans / 20);
     EXPECT_GT(in_part, plans / 20);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
 }
 
 // Schedules long enough to have a steady part, chunks interleaved or not, with every kind of overlap.
 TEST(Ladder, HoldsForLongSchedules) {
+    // Without a host, with one that waits for messages, and with one that runs ahead.
+    const std::array frameworks{"foretrain", "megatron-lm@2022", "fsdp@torchtitan"};
     for (const auto& [pipeline, chunks, microbatches] :
          {std::tuple{2, 1, 100}, {2, 2, 100}, {2, 6, 64}, {3, 2, 90}, {4, 3, 96}, {4, 1, 67}, {6, 2, 60}})
-        for (const int zero : {0, 1, 3})
+        for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7, 8})
             for (const bool overlap : {true, false}) {
+                const int zero = std::array{0, 1, 3}[static_cast<std::size_t>(variant % 3)];
                 Parallelism p;
                 p.pipeline = pipeline;
                 p.virtual_pipeline = chunks;
@@ -89,8 +96,9 @@ TEST(Ladder, HoldsForLongSchedules) {
                 p.overlap = {overlap, overlap, overlap || chunks > 1};
                 Plan plan = small_plan(small_gpt(), p, 2 * microbatches);
                 plan.model.layers = 12;
+                plan.framework = frameworks[static_cast<std::size_t>(variant / 3)];
                 const Skeleton skeleton = make_skeleton(plan);
-                const CostModel cost(plan.cluster, plan.grid());
+                const CostModel cost(plan);
                 EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), Estimator(skeleton, cost).estimate().step)
                     << describe(p) << ", " << microbatches << " microbatches";
             }
@@ -108,7 +116,7 @@ TEST(Ladder, HoldsForShardsOfEverySize) {
                 p.zero_shard_size = shard;
                 const Plan plan = small_plan(small_llama(), p, 16 * microbatches);
                 const Skeleton skeleton = make_skeleton(plan);
-                const CostModel cost(plan.cluster, plan.grid());
+                const CostModel cost(plan);
                 EXPECT_EQ(step_time(simulate(lower(skeleton), cost)), Estimator(skeleton, cost).estimate().step)
                     << describe(p);
             }
@@ -134,6 +142,8 @@ TEST(Ladder, SharedPartsSayTheSame) {
             if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.context *= 2;
             if (change > 0 && random() % 3 == 0 && p.virtual_pipeline > 1 && p.stage_layers.empty())
                 p.virtual_pipeline = 1;
+            if (change > 0 && random() % 4 == 0 && p.stage_layers.empty() && p.first_stage_layers == 0)
+                p.data *= p.pipeline, p.pipeline = p.virtual_pipeline = 1, p.last_stage_layers = 0;
             if (!check(plan).empty()) continue;
             SCOPED_TRACE(describe(p) + " " + plan.model.name + " plan " + std::to_string(n));
             const Prediction alone = estimate(plan);
@@ -167,7 +177,7 @@ TEST(LadderMutation, IsCaught) {
     p.tensor = 2;
     const Plan plan = small_plan(small_gpt(), p);
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     const Time step = Estimator(skeleton, cost).estimate().step;
     int caught = 0, tried = 0;
     const Program program = lower(skeleton);

@@ -74,7 +74,7 @@ TEST(Memory, ClosedFormIsLayoutIsAllocated) {
     }
     for (const Plan& plan : plans) {
         const Skeleton skeleton = make_skeleton(plan);
-        const CostModel cost(plan.cluster, plan.grid());
+        const CostModel cost(plan);
         const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();
         const Program program = lower(skeleton);
         const Trace trace = run(program);
@@ -95,7 +95,7 @@ TEST(MemoryMutation, IsCaught) {
     p.pipeline = 2;
     const Plan plan = small_plan(small_gpt(), p);
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     const std::vector<StageMemory> memory = Estimator(skeleton, cost).memory();
     const Program program = lower(skeleton);
     ASSERT_EQ(difference(memory, run(program)), "");

@@ -1,14 +1,18 @@
 // Metamorphic laws: what must hold between two predictions, whatever the numbers are.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "models/model_file.h"
 #include "models/parameters.h"
 #include "plan/check.h"
+#include "plan/framework.h"
+#include "plan/program/access.h"
 #include "plan/program/lower.h"
 #include "plan/program/verify.h"
 #include "sim/predict.h"
+#include "sim/simulator.h"
 #include "tests/laws/support/plans.h"
 
 namespace foretrain::test {
@@ -52,6 +56,88 @@ TEST(Metamorphic, MoreWorkTakesLonger) {
         EXPECT_LE(none.hardware_flops, full.hardware_flops);
         EXPECT_EQ(none.model_flops, full.model_flops);
     }
+}
+
+// The same program with what the framework adds taken so many times.
+Program with_added(Program program, std::int64_t launches, std::int64_t stalls) {
+    for (StageProgram& stage : program.stages)
+        for (Instruction& i : stage.instructions) {
+            if (i.kind == InstructionKind::launch) i.count *= launches;
+            if (i.kind == InstructionKind::stall && i.like == InstructionKind::kernel) i.count *= stalls;
+        }
+    return program;
+}
+
+// The program without launches and stalls: each is but a mark where it stood.
+Program without_added(Program program) {
+    for (StageProgram& stage : program.stages)
+        for (Instruction& i : stage.instructions)
+            if (is_added(i.kind) && i.like == InstructionKind::kernel) i.kind = InstructionKind::record;
+    return program;
+}
+
+TEST(Metamorphic, ASlowerHostIsNeverFasterAndNoneCostsNothing) {
+    std::mt19937 random(8);
+    int slower = 0, tried = 0;
+    for (const std::string& framework : every_framework())
+        for (int n = 0; n < 12; ++n) {
+            Plan plan = random_plan(random);
+            plan.framework = framework;
+            if (!check(plan).empty()) continue;
+            SCOPED_TRACE(framework + " " + describe(plan.parallelism));
+            const CostModel cost(plan);
+            const Program program = lower(make_skeleton(plan));
+            const auto step = [&](const Program& p) { return step_time(simulate(p, cost)); };
+            const Time once = step(program);
+            ASSERT_LE(once, step(with_added(program, 2, 1)));
+            ASSERT_LE(once, step(with_added(program, 1, 2)));
+            ASSERT_EQ(step(with_added(program, 0, 0)), step(without_added(program)));
+            ASSERT_LE(step(without_added(program)), once);
+            slower += once < step(with_added(program, 2, 1)) ? 1 : 0;
+            ++tried;
+        }
+    EXPECT_GT(tried, 20);
+    EXPECT_GT(slower, 5) << "of " << tried << " plans none waits for the host";
+}
+
+// Our own engine's program holds nothing that the engine does not execute.
+TEST(Metamorphic, OurOwnProgramsHaveNothingAdded) {
+    std::mt19937 random(9);
+    int added = 0;
+    for (int n = 0; n < 100; ++n) {
+        Plan plan = random_plan(random);
+        const bool own = framework_named(plan.framework).runnable;
+        std::int64_t count = 0;
+        for (const StageProgram& stage : lower(make_skeleton(plan)).stages)
+            for (const Instruction& i : stage.instructions)
+                count += is_added(i.kind) || i.stream == Stream::host || i.share != Instruction::whole ? 1 : 0;
+        EXPECT_EQ(count == 0, own) << plan.framework;
+        added += own ? 0 : 1;
+    }
+    EXPECT_GT(added, 10);
+}
+
+// The parts of a step are what it takes, of every stage, and none is less than nothing.
+TEST(Metamorphic, PartsSumToTheStep) {
+    std::mt19937 random(10);
+    Time hosts, overhead;
+    for (int n = 0; n < 200; ++n) {
+        const Plan plan = random_plan(random);
+        for (const StageTime& t : estimate(plan).times) {
+            const std::array parts{t.forward,         t.backward,     t.recompute,    t.optimizer, t.tensor_exposed,
+                                   t.context_exposed, t.data_exposed, t.host_exposed, t.overhead,  t.pipeline_exposed};
+            Time sum;
+            for (const Time part : parts) {
+                sum += part;
+                ASSERT_GE(part, Time{}) << plan.framework << " " << describe(plan.parallelism);
+            }
+            ASSERT_EQ(sum, t.step);
+            hosts += t.host_exposed;
+            overhead += t.overhead;
+        }
+    }
+    EXPECT_GT(hosts, Time{});
+    EXPECT_GT(overhead, Time{});
 }
 
 // Tied weights count once over all stages; every tensor rank holds the replicated tensors whole.

@@ -118,6 +118,28 @@ TEST(Check, NamesEveryBrokenRule) {
         {"framework_zero_stage", [](Plan& p) { p.parallelism.zero_stage = 2; }},
         {"framework_zero_stage", [](Plan& p) { p.parallelism.zero_stage = -1; }},
         {"framework_schedule", [](Plan& p) { p.parallelism.schedule = Schedule::gpipe; }},
+        {"framework_pipeline",
+         [](Plan& p) {
+             p.framework = "fsdp@composer";
+             p.parallelism.tensor = 1;
+             p.parallelism.sequence_parallel = false;
+             p.parallelism.data = 8;
+         }},
+        {"framework_tensor",
+         [](Plan& p) {
+             p.framework = "fsdp@composer";
+             p.parallelism.pipeline = 1;
+             p.parallelism.data = 4;
+         }},
+        {"step_too_long",
+         [](Plan& p) {
+             p.framework = "megatron-deepspeed@2022-bigscience";
+             p.model.layers = 1 << 16;
+             p.model.hidden_size = p.model.ffn_hidden_size = 8;
+             p.model.attention_heads = p.model.kv_heads = 4;
+             p.model.head_dim = 2;
+             p.training.global_batch_size = 1 << 17;
+         }},
         {"framework_recompute",
          [](Plan& p) {
              p.parallelism.recompute = {Recompute::Kind::every, 2};

@@ -4,19 +4,28 @@
 
 #include "base/error.h"
 #include "models/model_file.h"
+#include "plan/framework_file.h"
 
 namespace foretrain {
 namespace {
 
 TEST(Framework, ProfilesAreNamedAndSourced) {
-    EXPECT_EQ(framework_names(), (std::vector<std::string>{"foretrain", "megatron-lm"}));
+    EXPECT_EQ(framework_names(),
+              (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "megatron-deepspeed", "megatron-lm"}));
     for (const std::string& name : framework_names()) {
-        const Framework& f = framework_named(name);
-        EXPECT_EQ(f.name, name);
-        EXPECT_FALSE(f.sources.empty());
-        EXPECT_FALSE(f.version.empty());
-        EXPECT_EQ(find_framework(name), &f);
+        const std::vector<std::string> versions = framework_versions(name);
+        ASSERT_FALSE(versions.empty());
+        for (const std::string& version : versions) {
+            const Framework& f = framework_named(name + "@" + version);
+            EXPECT_EQ(f.name, name);
+            EXPECT_EQ(f.version, version);
+            EXPECT_FALSE(f.sources.empty());
+            EXPECT_EQ(f.runnable, name == "foretrain");
+            EXPECT_EQ(f.costs == SoftwareCosts{}, f.runnable) << "our engine alone costs nothing besides";
+        }
+        EXPECT_EQ(find_framework(name), find_framework(name + "@" + versions.back())) << "the newest is meant";
     }
+    EXPECT_TRUE(framework_versions("x").empty());
     EXPECT_TRUE(framework_named("foretrain").runnable);
     EXPECT_FALSE(framework_named("megatron-lm").runnable);
     EXPECT_EQ(find_framework("x"), nullptr);
@@ -26,6 +35,59 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
     } catch (const UserError& e) {
         EXPECT_EQ(e.text().suggestion, "megatron-lm");
     }
+    try {
+        framework_named("megatron-lm@2012");
+        ADD_FAILURE() << "not refused";
+    } catch (const UserError& e) {
+        EXPECT_EQ(e.text().found, "\"megatron-lm@2012\"");
+        EXPECT_EQ(e.text().suggestion, "megatron-lm@2022");
+    }
+    EXPECT_EQ(find_framework("megatron-lm@"), nullptr);
+    EXPECT_EQ(find_framework("@2021"), nullptr);
+}
+
+std::vector<Framework> read(std::string_view versions) {
+    const std::string text =
+        R"({"format": "foretrain.framework/1", "name": "x", "versions": [)" + std::string(versions) + "]}";
+    std::vector<Framework> out;
+    read_frameworks({"x", text}, out);
+    return out;
+}
+
+TEST(FrameworkFile, AVersionLikeAnotherSaysWhatDiffers) {
+    const auto versions = read(R"({"version": "1", "interleaves": true, "vocab_multiple": 8,
+        "costs": {"host": {"forward_operations": 5, "operation_us": {"1": 20, "1500": 10}}, "stall": {"step_us": 7}},
+        "sources": {"interleaves": "a", "vocab_multiple": "b", "host": "c", "stall": "d"}},
+        {"version": "2", "like": "1", "vocab_multiple": 9, "costs": {"host": {"forward_operations": 6}},
+         "sources": {"vocab_multiple": "e"}})");
+    ASSERT_EQ(versions.size(), 2u);
+    EXPECT_EQ(versions[1].name, "x");
+    EXPECT_TRUE(versions[1].interleaves);
+    EXPECT_EQ(versions[1].vocab_multiple, 9);
+    EXPECT_EQ(versions[1].costs.host.forward_operations, 6);
+    EXPECT_EQ(versions[1].costs.host.operation_us, versions[0].costs.host.operation_us);
+    EXPECT_EQ(versions[1].costs.stall.step_us, 7);
+    EXPECT_EQ(versions[1].sources.at("vocab_multiple"), "e");
+    EXPECT_EQ(versions[1].sources.at("host"), "c");
+}
+
+// A figure without a source is refused, and so is what is out of range or unknown.
+TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
+    const auto field = [](std::string_view versions) -> std::string {
+        try {
+            read(versions);
+        } catch (const UserError& e) {
+            return e.text().field;
+        }
+        return "";
+    };
+    EXPECT_EQ(field(R"({"version": "1", "interleaves": true})"), "versions[0].interleaves");
+    EXPECT_EQ(field(R"({"version": "1", "costs": {"host": {}}})"), "versions[0].costs.host");
+    EXPECT_EQ(field(R"({"version": "1", "like": "0"})"), "versions[0].like");
+    EXPECT_EQ(field(R"({"version": "1", "costs": {"overlap": {"tensor_forward": 1001}}, "sources": {"overlap": ""}})"),
+              "versions[0].costs.overlap.tensor_forward");
+    EXPECT_EQ(field(R"({"version": "1", "costs": {"hosts": {}}})"), "versions[0].costs.hosts");
+    EXPECT_EQ(field(R"({"version": "1"})"), "");
 }
 
 // 18 bytes a parameter in 16-bit training with an fp32 gradient: 2 + 4 + 4 (master) + 8 (Adam).

@@ -116,6 +116,8 @@ TEST(ProgramText, OddNamesAndEveryFieldReadBack) {
         i.body = b % 2;
         i.kernel = b - 1;
         i.section = b % 4;
+        i.like = static_cast<InstructionKind>(3 + b);
+        i.share = static_cast<std::int16_t>(1000 - b);
         i.count = INT64_MAX - b;
         for (int o = 0; o < b % 9; ++o) i.add_operand((b + o) % 11);
         for (std::int32_t w = 0; w < b % 7; ++w) i.add_wait({w, static_cast<Stream>(w)});

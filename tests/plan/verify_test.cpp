@@ -53,7 +53,7 @@ std::string rule_of(const Program& program) {
     const auto wrong = verify(program);
     if (!wrong) return "none";
     for (const char* rule :
-         {"index", "region", "size", "match", "deadlock", "life", "overlap", "race", "unwritten", "end"})
+         {"index", "region", "size", "match", "deadlock", "life", "overlap", "race", "unwritten", "added", "end"})
         if (wrong->find(std::string(" ") + rule + ": ") != std::string::npos) return rule;
     return *wrong;
 }
@@ -432,6 +432,30 @@ TEST(VerifyMutation, IndicesOutOfRangeAreCaught) {
     EXPECT_EQ(mutated([](StageProgram& s, Instruction&) { s.region_base[1] = Bytes{0}; }), "region");
     EXPECT_EQ(mutated([](StageProgram& s, Instruction&) { s.stage = 0; }), "index");
     EXPECT_EQ(mutated([](StageProgram& s, Instruction&) { s.instructions.pop_back(); }), "end");
+}
+
+// What a framework adds stands on its own stream, is a time or a share of a collective, and of no more.
+TEST(VerifyMutation, MisplacedCostsAreCaught) {
+    Plan plan = small_plan(small_llama(), {.data = 2, .zero_stage = 3});
+    plan.framework = "fsdp@torchtitan";
+    const Program program = lower(make_skeleton(plan));
+    ASSERT_FALSE(verify(program).has_value());
+    EXPECT_EQ(program_from_text(to_text(program)), program);
+    const auto mutated = [&](auto&& which, auto&& change) {
+        Program other = program;
+        change(at(other.stages[0], find(other.stages[0], which)));
+        return rule_of(other);
+    };
+    const auto shared = [](const Instruction& i) { return i.like != Kind::kernel; };
+    const auto launch = of_kind(Kind::launch), stall = of_kind(Kind::stall), kernel = of_kind(Kind::kernel);
+    EXPECT_EQ(mutated(stall, [](Instruction& i) { i.stream = Stream::gather; }), "added");
+    EXPECT_EQ(mutated(launch, [](Instruction& i) { i.count = -1; }), "added");
+    EXPECT_EQ(mutated(launch, [](Instruction& i) { i.count = INT64_MAX; }), "added");
+    EXPECT_EQ(mutated(launch, [](Instruction& i) { i.share = 500; }), "added");
+    EXPECT_EQ(mutated(kernel, [](Instruction& i) { i.like = Kind::all_gather; }), "added");
+    EXPECT_EQ(mutated(kernel, [](Instruction& i) { i.share = -1; }), "added");
+    EXPECT_EQ(mutated(shared, [](Instruction& i) { i.like = Kind::send; }), "added");
+    EXPECT_EQ(mutated(shared, [](Instruction& i) { i.like = static_cast<Kind>(99); }), "index");
 }
 
 // A kernel that is left out leaves its output unwritten, and someone reads that.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "hardware/cluster_file.h"
 #include "tests/sim/support/devices.h"
 
 namespace foretrain {
@@ -70,6 +71,58 @@ TEST(Anchors, FlashAttention) {
         const double flops = 3.5 * 4 * 16384.0 * s * 16 * 128 / 2;
         EXPECT_NEAR(flops / seconds(t) / 1e12 / measured, 1, 0.06) << s;
     }
+}
+
+Plan plan_in(const char* framework, ClusterSpec cluster) {
+    Plan plan;
+    plan.cluster = std::move(cluster);
+    plan.parallelism.data = plan.cluster.devices();
+    plan.framework = framework;
+    return plan;
+}
+
+// A share of a collective is rounded once, to the nearest picosecond; a stall like it takes the same.
+TEST(Cost, SharesOfCollectives) {
+    const CostModel cost(round_cluster(1), {.tensor = 8});
+    Instruction i = collective(InstructionKind::all_reduce, Stream::compute, Axis::tensor, DType::fp32, 12345, {0});
+    const Time whole = cost.instruction(i, {}, 0);
+    for (const int share : {0, 1, 430, 1000, 4348}) {
+        i.share = static_cast<std::int16_t>(share);
+        const Time part = cost.instruction(i, {}, 0);
+        EXPECT_NEAR(static_cast<double>(part.value), static_cast<double>(whole.value) * share / 1000, 0.5) << share;
+        Instruction stall = i;
+        stall.kind = InstructionKind::stall;
+        stall.like = i.kind;
+        EXPECT_EQ(cost.instruction(stall, {}, 0), part);
+    }
+    Instruction launch;
+    launch.kind = InstructionKind::launch;
+    launch.count = 77;
+    EXPECT_EQ(cost.instruction(launch, {}, 0), Time{77});
+    launch.kind = InstructionKind::stall;
+    EXPECT_EQ(cost.instruction(launch, {}, 0), Time{77});
+}
+
+// By hand, on an A100 (312 TFLOP/s, 0.82 of 2039 GB/s): with 8 x 2048^2 scores of heads of 128 the products
+// take 4 x 8 x 2048^2 x 128 / 156e12 s = 110.1 us and 11.7 bytes a score 234.8 us, and 3 us to launch.
+TEST(Cost, KernelsAreTheFrameworks) {
+    const AttentionForwardArgs a{
+        .batch = 1, .sequence = 2048, .heads = 8, .kv_heads = 8, .head_dim = 128, .type = DType::bf16};
+    const auto in = [&](const char* framework, const ClusterSpec& cluster) {
+        return microseconds(CostModel(plan_in(framework, cluster)).kernel(a));
+    };
+    const double measured = microseconds(CostModel(a100_cluster(1), {}).kernel(a));
+    EXPECT_NEAR(in("megatron-lm@2021", a100_cluster(1)), 110.1 + 234.8 + 3, 0.5);
+    EXPECT_NEAR(in("foretrain", a100_cluster(1)), measured, 1e-6);
+    EXPECT_NEAR(in("megatron-lm@2024", a100_cluster(1)), measured, 1e-6) << "the kernels that were measured";
+    EXPECT_NEAR(in("fsdp@composer", a100_cluster(1)) / measured, 1.71, 1e-4);
+    const ClusterSpec h100 = read_cluster("dgx-h100");
+    EXPECT_NEAR(in("fsdp@composer", h100) / in("foretrain", h100), 3.1, 1e-4);
+
+    // Traffic counts so many times, launches once.
+    const ResidualAddArgs add{.rows = 4096, .width = 4096, .type = DType::bf16};
+    const double once = microseconds(CostModel(a100_cluster(1), {}).kernel(add)) - 3;
+    EXPECT_NEAR(microseconds(CostModel(plan_in("fsdp@torchtitan", a100_cluster(1))).kernel(add)) - 3, 3.8 * once, 1e-3);
 }
 
 // Everything at 1 GB/s and without latency: a byte takes a nanosecond.

@@ -62,7 +62,7 @@ void predict(const Plan& plan) {
                 !prediction_csv_line(estimated).empty(),
             "a prediction can be told");
     const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan.cluster, plan.grid());
+    const CostModel cost(plan);
     require(Estimator(skeleton, cost).bound() <= estimated.step, "the bound is below the estimate");
     if (instruction_count(skeleton) > 400) return;
     simulate(plan);  // throws where it differs from the estimate

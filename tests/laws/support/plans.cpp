@@ -2,6 +2,7 @@
 
 #include "hardware/cluster_file.h"
 #include "plan/check.h"
+#include "plan/framework.h"
 
 namespace foretrain::test {
 
@@ -78,7 +79,7 @@ Plan draw(std::mt19937& random) {
     p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
     draw_layout(random, plan.model.layers, p);
     plan.cluster = any_machine(plan.world());
-    plan.framework = random() % 3 == 0 ? "megatron-lm" : "foretrain";
+    plan.framework = random() % 2 == 0 ? "foretrain" : pick(random, every_framework());
     plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
     plan.training.sequence_length = pick<std::int64_t>(random, {12, 64, 1024});
     plan.training.global_batch_size =
@@ -87,6 +88,13 @@ Plan draw(std::mt19937& random) {
 }
 
 }  // namespace
+
+std::vector<std::string> every_framework() {
+    std::vector<std::string> out;
+    for (const std::string& name : framework_names())
+        for (const std::string& version : framework_versions(name)) out.push_back(name + "@" + version);
+    return out;
+}
 
 ModelSpec small_gpt() {
     return {.name = "small-gpt",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ostream>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -30,6 +31,9 @@ ClusterSpec any_machine(std::int64_t devices);
 
 // A plan of the engine's own framework, in fp64, with every other field as given.
 Plan small_plan(const ModelSpec& model, const Parallelism& parallelism, std::int64_t global_batch = 8);
+
+// Every version of every profile, as "name@version".
+std::vector<std::string> every_framework();
 
 // A random plan that checks: models from tiny to large, 1 to 64 devices, every field drawn.
 Plan random_plan(std::mt19937& random);

@@ -1,0 +1,48 @@
+#include "plan/program/added_costs.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+namespace {
+
+// The figure of the last step that `at` reaches; 0 below the first.
+double figure_at(const std::vector<std::pair<int, double>>& steps, double at) {
+    double figure = 0;
+    for (const auto& [from, value] : steps)
+        if (at >= static_cast<double>(from)) figure = value;
+    return figure;
+}
+
+// Does every group of ranks that hold the same parameters stand inside a node?
+bool replicas_inside(const Plan& plan) {
+    const Parallelism& p = plan.parallelism;
+    const std::int64_t span = p.tensor * p.context * p.data;
+    return plan.cluster.devices_per_node % span == 0;
+}
+
+}  // namespace
+
+AddedCosts added_costs(const Plan& plan, const Framework& framework) {
+    const SoftwareCosts& c = framework.costs;
+    const Parallelism& p = plan.parallelism;
+    const auto peak = plan.cluster.device.peak.find(DType::bf16);
+    const double tera = peak == plan.cluster.device.peak.end() ? 1 : std::max(1.0, peak->second.tera());
+    const Time operation = from_microseconds(figure_at(c.host.operation_us, tera));
+    AddedCosts a;
+    a.launch_forward = operation * c.host.forward_operations;
+    a.launch_backward = operation * c.host.backward_operations;
+    a.launch_again = from_microseconds(c.host.recompute_us);
+    a.launch_collective = from_microseconds(figure_at(c.host.collective_us, static_cast<double>(p.tensor)));
+    a.host_waits = c.host.waits_for_messages && p.pipeline > 1;
+    a.stall_forward = from_microseconds(c.stall.forward_us);
+    a.stall_backward = from_microseconds(c.stall.backward_us);
+    a.stall_step = from_microseconds(c.stall.step_us);
+    a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
+    a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
+    a.data = static_cast<std::int16_t>(c.overlap.data_takes);
+    a.beside_data = static_cast<std::int16_t>(replicas_inside(plan) ? c.overlap.data_inside : c.overlap.data_across);
+    return a;
+}
+
+}  // namespace foretrain

@@ -1,0 +1,29 @@
+// What a framework adds to a plan's kernels and collectives: its SoftwareCosts worked out for the plan's
+// devices and ranks, as integers that stand in the program.
+//
+//   AddedCosts a = added_costs(plan, framework_named(plan.framework));
+//   a.launch_forward                         // the host takes so long to enqueue a layer
+#pragma once
+
+#include "plan/framework.h"
+#include "plan/plan.h"
+#include "plan/program/program.h"
+
+namespace foretrain {
+
+struct AddedCosts {
+    Time launch_forward, launch_backward, launch_again;  // of a layer; again: besides forward, when recomputed
+    Time launch_collective;                              // of each tensor collective, besides
+    bool host_waits = false;                             // a pass is launched from when its input is there
+    Time stall_forward, stall_backward;                  // of a layer
+    Time stall_step;
+    std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
+    std::int16_t data = Instruction::whole;  // the same of what the data ranks exchange
+    std::int16_t beside_data = 0;            // of that, what compute loses to it where it runs beside
+
+    bool launches() const { return launch_forward > Time{} || launch_backward > Time{}; }
+};
+
+AddedCosts added_costs(const Plan& plan, const Framework& framework);
+
+}  // namespace foretrain

@@ -1,0 +1,79 @@
+// What a framework costs on top of kernels and collectives: the host that enqueues, compute that stands
+// still, collectives that hide well or badly, kernels other than those measured on the device. The figures
+// are a profile's (plan/presets/frameworks); our own engine has none of them.
+//
+//   const SoftwareCosts& c = framework_named("megatron-lm").costs;
+//   c.host.forward_operations                       // that the host enqueues for a layer, forward
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+
+namespace foretrain {
+
+// The host runs ahead of the device until the device waits for it.
+struct HostCosts {
+    std::int64_t forward_operations = 0, backward_operations = 0;  // of a layer
+    // Of an operation, by the device's dense bf16 peak in TFLOP/s from which on it holds, ascending: new
+    // devices stand beside new processors.
+    std::vector<std::pair<int, double>> operation_us;
+    std::vector<std::pair<int, double>> collective_us;  // of a tensor collective, by ranks from which on it holds
+    double recompute_us = 0;                            // of a layer run again, besides its operations
+    bool waits_for_messages = false;                    // it does not run ahead from one pipeline message to the next
+    bool operator==(const HostCosts&) const = default;
+};
+
+// Compute stands still, whatever the host does.
+struct StallCosts {
+    double forward_us = 0, backward_us = 0;  // of a layer
+    double step_us = 0;
+    bool operator==(const StallCosts&) const = default;
+};
+
+// Shares in per mille of what a collective takes.
+struct OverlapCosts {
+    // For which compute waits, of a tensor collective; the rest is behind products.
+    std::int64_t tensor_forward = 1000, tensor_backward = 1000;
+    // That compute loses to a collective over the data ranks that runs beside it, inside a node and across.
+    std::int64_t data_inside = 0, data_across = 0;
+    std::int64_t data_takes = 1000;  // of a collective over the data ranks: more than it need take
+    bool operator==(const OverlapCosts&) const = default;
+};
+
+// Factors on the time of memory-bound kernels, by what they do.
+struct TrafficFactors {
+    double stream_forward = 1, stream_backward = 1;          // norms, residual sums, rotation
+    double activation_forward = 1, activation_backward = 1;  // of the MLP
+    double loss = 1;
+    bool operator==(const TrafficFactors&) const = default;
+};
+
+// Factors on the time of attention kernels where the device was measured with those of this name.
+struct AttentionFactor {
+    std::string measured;
+    double forward = 1, backward = 1;
+    bool operator==(const AttentionFactor&) const = default;
+};
+
+// Attention by products and elementwise kernels over the whole matrix of scores, mask and all.
+struct UnfusedAttention {
+    double product_efficiency = 0;                 // of the peak; 0: attention is fused
+    double forward_bytes = 0, backward_bytes = 0;  // moved for each score
+    bool operator==(const UnfusedAttention&) const = default;
+};
+
+struct SoftwareCosts {
+    HostCosts host;
+    StallCosts stall;
+    OverlapCosts overlap;
+    TrafficFactors traffic;
+    std::vector<AttentionFactor> attention;
+    UnfusedAttention unfused;
+    bool operator==(const SoftwareCosts&) const = default;
+};
+
+}  // namespace foretrain
