@@ -1,9 +1,10 @@
 // Every combination of the axes, and which is best: the optimum over the whole space, not a sample.
 //
 // Enumerated are the tuples that divide. Each is checked, laid out in memory (exactly) and bounded;
-// estimated is whatever the bounds cannot exclude; the best are simulated. A plan is passed over only
-// if an estimated plan is at least as fast as its time bound with no more memory, and its bound
-// exceeds the N-th best time. The answer is the same for any number of threads; ties go to the plan
+// estimated is whatever the bounds cannot exclude. An estimate is what a simulation says, to the
+// picosecond (tests/laws): there is no need to simulate the best. A plan is passed over only if an
+// estimated plan is at least as fast as its time bound with no more memory, and its bound exceeds the
+// N-th best time. The answer is the same for any number of threads; ties go to the plan
 // that was enumerated first.
 //
 //   SweepResult r = sweep(plan, {.top = 10});     // plan: model, cluster, framework, training
