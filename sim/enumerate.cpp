@@ -61,10 +61,10 @@ std::vector<Recompute> recomputes(const Framework& framework, const SweepSpace& 
     return out;
 }
 
-std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space, std::int64_t data) {
+std::vector<int> zero_stages(const Framework& framework, const SweepSpace& space, std::int64_t replicas) {
     std::vector<int> out;
     for (int stage : framework.zero_stages)
-        if (allowed(space.zero_stage, stage) && (data > 1 || stage == 0 || !space.zero_stage.empty()))
+        if (allowed(space.zero_stage, stage) && (replicas > 1 || stage == 0 || !space.zero_stage.empty()))
             out.push_back(stage);
     return out;
 }
@@ -123,7 +123,7 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
     const std::vector<Schedule> schedules = space.schedule.empty() ? std::vector<Schedule>{p.schedule} : space.schedule;
     const std::vector<Recompute> forms = recomputes(framework, space, most_layers_of_chunk(base));
     const std::vector<std::int64_t> sizes = micro_batches(space, samples);
-    for (int zero : zero_stages(framework, space, p.data))
+    for (int zero : zero_stages(framework, space, p.context * p.data))
         for (std::int64_t shard : shard_sizes(space, zero, p.context * p.data))
             for (std::int64_t micro_batch : sizes)
                 for (Schedule schedule : schedules) {
@@ -202,6 +202,19 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
                 .rule = fmt::format("leaves no plan for this model, batch and {} devices", base.cluster.devices()),
                 .allowed = fmt::format("{}", fmt::join(values_of(plans, axis.value), ", ")),
                 .suggestion = ""};
+    }
+    if (SweepSpace open = space; !space.zero_stage.empty()) {
+        open.zero_stage.clear();
+        const PlanSpace plans = enumerate(base, open);
+        std::set<int> stages;
+        for (std::size_t i = 0; i < plans.size(); ++i) stages.insert(plans.parallelism(i).zero_stage);
+        if (!plans.empty())
+            return {.reason = "axis_leaves_nothing",
+                    .field = "parallelism.zero_stage",
+                    .found = fmt::format("{}", fmt::join(space.zero_stage, ", ")),
+                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()),
+                    .allowed = fmt::format("{}", fmt::join(stages, ", ")),
+                    .suggestion = ""};
     }
     if (!enumerate(base, {}).empty())
         return {

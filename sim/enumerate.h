@@ -22,7 +22,7 @@ namespace foretrain {
 //   context: from 16k tokens a sequence on powers of two up to 16, else 1; context_method: the base plan's;
 //   data: what tensor, context and pipeline leave;
 //   micro_batch_size: powers of two up to 64 that divide a data rank's share of the global batch;
-//   zero_stage: the framework's (0 alone where there is one data rank);
+//   zero_stage: the framework's (0 alone where there is one replica);
 //   zero_shard_size: all replicas (0); of those given, where a stage shards, what divides the replicas;
 //   recompute: none, selective, full, and block 1/4, 1/2, 3/4 of a stage's layers, if the framework
 //   has them;  schedule: the base plan's.

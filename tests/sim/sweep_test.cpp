@@ -236,6 +236,8 @@ TEST(Enumerate, SaysWhyThereIsNothing) {
               "parallelism.tensor = 5, 8: leaves no plan for this model, batch and 8 devices (allowed: 1, 2, 4)");
     micro_batch.micro_batch_size = {3};
     EXPECT_TRUE(why(plan, micro_batch).starts_with("parallelism.micro_batch_size = 3: "));
+    EXPECT_EQ(why(plan, {.zero_stage = {2, 3}}),
+              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices (allowed: 0, 1)");
     together.tensor = {3};
     together.data = {3};
     EXPECT_TRUE(why(plan, together).starts_with("parallelism = the values of the axes: together leave no plan"));
