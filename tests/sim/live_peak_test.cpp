@@ -111,7 +111,7 @@ TEST(Breakdown, BubbleIsWhatFreeMessagesLeave) {
     Plan faster = gpt2(4, 1);
     faster.cluster.domain.pairwise_gbps *= 1e3;
     faster.cluster.domain.pairwise_a_us = faster.cluster.domain.pairwise_p_us = 0;
-    const StageTime& quick = estimate(faster).times[0];
+    const StageTime quick = estimate(faster).times[0];
     EXPECT_LT(quick.messages(), first.messages());
     EXPECT_EQ(quick.bubble, first.bubble);
 }
