@@ -43,7 +43,8 @@ const Names data{"base", "hardware", "models", "plan", "plan/program"};
 const Names engine{"base", "hardware", "models", "plan", "plan/program", "kernels", "kernels/cpu", "kernels/cuda"};
 const Names everything{"base",    "hardware",    "models",       "plan", "plan/program", "sim",
                        "kernels", "kernels/cpu", "kernels/cuda", "exec", "reports",      "cli"};
-const Names operating_system{"unistd.h", "fcntl.h", "signal.h", "spawn.h", "sched.h", "pthread.h", "poll.h", "sys/"};
+const Names operating_system{"unistd.h", "fcntl.h",   "malloc.h", "signal.h", "spawn.h",
+                             "sched.h",  "pthread.h", "poll.h",   "sys/"};
 
 Names operator+(Names a, const Names& b) {
     a.insert(a.end(), b.begin(), b.end());
