@@ -278,64 +278,6 @@ void check_recompute(const Plan& plan, Rejections& out) {
                    .suggestion = std::to_string(r.layers < 1 ? 1 : most)});
 }
 
-template <class T>
-bool contains(const std::vector<T>& values, const T& x) {
-    return std::find(values.begin(), values.end(), x) != values.end();
-}
-
-template <class T, class Name>
-std::string names_of(const std::vector<T>& values, Name name) {
-    std::string s;
-    for (const T& v : values) s += fmt::format("{}{}", s.empty() ? "" : ", ", name(v));
-    return s;
-}
-
-std::string_view kind_name(Recompute::Kind kind) {
-    switch (kind) {
-        case Recompute::Kind::none: return "none";
-        case Recompute::Kind::selective: return "selective";
-        case Recompute::Kind::full: return "full";
-        case Recompute::Kind::block: return "block N";
-        case Recompute::Kind::segment: return "segment N";
-        case Recompute::Kind::every: return "every N";
-    }
-    return "?";
-}
-
-void check_framework(const Plan& plan, const Framework& f, Rejections& out) {
-    const Parallelism& p = plan.parallelism;
-    const auto refuse = [&](const char* reason, const char* field, std::string found, std::string allowed) {
-        out.push_back({.reason = reason,
-                       .field = field,
-                       .found = std::move(found),
-                       .rule = fmt::format("must be something that {} does", f.name),
-                       .allowed = std::move(allowed)});
-    };
-    if (!contains(f.zero_stages, p.zero_stage))
-        refuse("framework_zero_stage", "parallelism.zero_stage", std::to_string(p.zero_stage),
-               names_of(f.zero_stages, [](int z) { return z; }));
-    else if (p.zero_shard_size > 1 && p.zero_stage > 0 && !contains(f.zero_stages_in_part, p.zero_stage))
-        refuse("framework_zero_shard_size", "parallelism.zero_shard_size",
-               fmt::format("{} with zero_stage {}", p.zero_shard_size, p.zero_stage), "zero_shard_size left out");
-    if (!contains(f.schedules, p.schedule))
-        refuse("framework_schedule", "parallelism.schedule", std::string(name_of(p.schedule)),
-               names_of(f.schedules, [](Schedule s) { return name_of(s); }));
-    if (p.tensor > 1 && !f.has_tensor_ranks)
-        refuse("framework_tensor", "parallelism.tensor", std::to_string(p.tensor), "1");
-    if (p.pipeline > 1 && !f.has_pipeline)
-        refuse("framework_pipeline", "parallelism.pipeline", std::to_string(p.pipeline), "1");
-    if (p.virtual_pipeline > 1 && !f.interleaves)
-        refuse("framework_interleaving", "parallelism.virtual_pipeline", std::to_string(p.virtual_pipeline), "1");
-    if (!contains(f.precisions, plan.training.precision))
-        refuse("framework_precision", "training.precision", std::string(name_of(plan.training.precision)),
-               names_of(f.precisions, [](DType t) { return name_of(t); }));
-    if (!contains(f.recompute, p.recompute.kind))
-        refuse("framework_recompute", "parallelism.recompute", describe(p.recompute), names_of(f.recompute, kind_name));
-    if (p.context > 1 && !contains(f.context_methods, p.context_method))
-        refuse("framework_context_method", "parallelism.context_method", std::string(name_of(p.context_method)),
-               names_of(f.context_methods, [](ContextMethod c) { return name_of(c); }));
-}
-
 // The vocabulary is padded to the tensor ranks: that the padding itself stays a sane size.
 void check_vocabulary(const Plan& plan, const Framework& f, Rejections& out) {
     const std::optional<std::int64_t> multiple = product({f.vocab_multiple, plan.parallelism.tensor});

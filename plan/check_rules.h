@@ -35,6 +35,9 @@ std::string neighbours_of(std::int64_t x, const std::vector<std::int64_t>& candi
 Rejection must_divide(const char* reason, const char* field, std::int64_t found, const char* of, std::int64_t n,
                       std::int64_t also = 0);
 
+// Whether the framework does what the plan asks of it (plan/check_framework.cpp).
+void check_framework(const Plan& plan, const Framework& framework, std::vector<Rejection>& out);
+
 // Whether the context ranks can share each sequence, by the method that they use (plan/check_context.cpp).
 void check_context(const Plan& plan, std::vector<Rejection>& out);
 
