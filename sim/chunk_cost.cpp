@@ -12,43 +12,15 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-std::vector<Time> computing_by_piece(const Body& body, const std::vector<Time>& durations) {
-    std::vector<Time> out(2 * body.repeats.size() + 1);
-    std::size_t piece = 0;
-    for (std::size_t i = 0; i < body.code.size(); ++i) {
-        const auto here = static_cast<std::int32_t>(i);
-        while (piece / 2 < body.repeats.size() &&
-               here >= (piece % 2 == 0 ? body.repeats[piece / 2].begin : body.repeats[piece / 2].end))
-            ++piece;
-        if (body.code[i].stream == Stream::compute) out[piece] += durations[i];
-    }
-    return out;
-}
-
-std::vector<std::size_t> repeats_of(const Body& body) {
-    std::vector<std::size_t> out;
-    for (const CodeRepeat& r : body.repeats) out.push_back(at(r.repeat));
-    return out;
-}
-
-ChunkTime::Pass timed_pass(Stage& stage, Body& body, InstructionDurations& durations, const CostModel& cost) {
+ChunkTime::Pass timed_pass(const Stage& stage, const Body& body, InstructionDurations& durations,
+                           const CostModel& cost) {
     ChunkTime::Pass out;
     out.compact = compact(stage, body);
     out.durations.resize(out.compact.body.code.size());
-    std::vector<Time> each(body.code.size());
-    for (std::size_t i = 0; i < each.size(); ++i) {
-        each[i] = durations.of(body.code[i], cost);
-        if (out.compact.merged[i] >= 0) out.durations[at(out.compact.merged[i])] += each[i];
-    }
-    body.repeats = code_repeats(stage.layout, body);
-    out.computing = computing_by_piece(body, each);
-    out.repeats = repeats_of(body);
+    for (std::size_t i = 0; i < body.code.size(); ++i)
+        if (const std::int32_t merged = out.compact.merged[i]; merged >= 0)
+            out.durations[at(merged)] += durations.of(body.code[i], cost);
     return out;
-}
-
-ChunkMemory::Pass held_pass(const Stage& stage, Body& body) {
-    place_tensors(stage.layout, body);
-    return {body.life, repeats_of(body)};
 }
 
 // A pass as it is on one of several data ranks.
@@ -69,35 +41,14 @@ struct DataPass {
 
 }  // namespace
 
-Time ChunkTime::Pass::computing_of(const Times& times) const {
-    Time out;
-    for (std::size_t p = 0; p < computing.size(); ++p) out += computing[p] * (p % 2 == 0 ? 1 : times[repeats[p / 2]]);
-    return out;
-}
-
-Life ChunkMemory::Pass::life_of(const Times& times) const {
-    Times mine{};
-    for (std::size_t r = 0; r < repeats.size(); ++r) mine[r] = times[repeats[r]];
-    return foretrain::life_of(life, mine);
-}
-
-Bytes ChunkMemory::slot_of(const Times& times) const {
-    Bytes out = slot;
-    for (std::size_t r = 0; r < slot_more.size(); ++r) out += slot_more[r] * (times[r] - 1);
-    return out;
-}
-
-ChunkMemory::ChunkMemory(const StageContext& context, const StageShape& shape) {
+Bytes working_set(const StageContext& context, const StageShape& shape) {
     Stage stage = build_passes(context, shape, Depth::brief);
-    forward = held_pass(stage, stage.bodies[0]);
-    backward = held_pass(stage, stage.bodies[1]);
-    transients = std::max(stage.bodies[0].transient_bytes, stage.bodies[1].transient_bytes);
-    message = Bytes{stage.boundary_elements * size_of(context.types.weight)};
-    slot = stage.slot_bytes;
-    for (const Repeat& r : stage.layout.repeats) {
-        slot_more.push_back(saved_bytes(stage, r));
-        slot -= slot_more.back() * (r.times - 1);
+    Bytes most;
+    for (Body& body : stage.bodies) {
+        place_tensors(stage.layout, body);
+        most = std::max(most, body.transient_bytes);
     }
+    return most;
 }
 
 ChunkTime::ChunkTime(const StageContext& context, const StageShape& shape, const CostModel& cost) {

@@ -1,13 +1,11 @@
-// What one chunk of layers costs and holds, for many plans at once. Most of it does not change with the
-// number of data ranks or the ZeRO stage, nor with how many layers there are: `ChunkMemory` and `ChunkTime`
-// are made once for a tensor, context and micro-batch size and a form of recompute, and asked for any number
-// of layers. The latter holds the chunk's passes in compact form (plan/program/compact_body.h), so that the
-// passes over data ranks and the run on symbolic clocks take microseconds.
+// What the bodies of one chunk of layers cost, for many plans at once. Most of it does not change with the
+// number of data ranks or the ZeRO stage, nor with how many layers there are: `ChunkTime` is made once for a
+// tensor, context and micro-batch size and a form of recompute, and asked for any number of layers. It holds
+// the chunk's passes in compact form (plan/program/compact_body.h), so that the passes over data ranks and
+// the run on symbolic clocks take microseconds.
 //
 // The answers are those of the whole stage (build_stage, body_costs), to the byte and the picosecond.
 //
-//   ChunkMemory memory(context, shape);
-//   memory.forward.life_of(times).peak                   // times: BriefLayers::times
 //   ChunkBodies b = chunk_bodies(context, shape, ChunkTime(context, shape, cost), times, cost, stage_number);
 #pragma once
 
@@ -23,34 +21,13 @@ namespace foretrain {
 
 using Times = std::array<std::int64_t, 2>;  // how often each repeat of the layout runs
 
-// What a chunk's passes hold.
-struct ChunkMemory {
-    ChunkMemory(const StageContext& context, const StageShape& shape);
-
-    struct Pass {
-        std::vector<Life> life;            // of the code before, in and after each repeat in turn
-        std::vector<std::size_t> repeats;  // which of the layout's each of them is
-        Life life_of(const Times& times) const;
-    };
-    Pass forward, backward;
-    Bytes transients;
-    Bytes slot;                    // of the layers written out
-    std::vector<Bytes> slot_more;  // for each repeat, every time after the first
-    Bytes message;
-
-    Bytes slot_of(const Times& times) const;
-};
-
-// What they take.
+// What a chunk's passes take.
 struct ChunkTime {
     ChunkTime(const StageContext& context, const StageShape& shape, const CostModel& cost);
 
     struct Pass {
         CompactBody compact;
         std::vector<Time> durations;  // by merged instruction
-        std::vector<Time> computing;  // busy time of the compute stream, before, in and after each repeat in turn
-        std::vector<std::size_t> repeats;
-        Time computing_of(const Times& times) const;
     };
     StageLayout layout;
     Pass forward, backward;
@@ -61,6 +38,9 @@ using ChunkBodies = std::array<BodyCost, 4>;
 
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number);
+
+// The region that a chunk's passes need for what lives inside them.
+Bytes working_set(const StageContext& context, const StageShape& shape);
 
 // Bytes that stand all through the step, of what the chunk has besides layers and of each layer.
 struct ChunkState {

@@ -41,6 +41,7 @@ void PlanCosts::set(const Parallelism& parallelism) {
     microbatches_ = plan_.microbatches();
     runs_ = nullptr;
     mesh_ = nullptr;
+    pieces_ = nullptr;
     distinct_stages_.clear();
     chunks_.clear();
     forget_if_many();
@@ -49,7 +50,8 @@ void PlanCosts::set(const Parallelism& parallelism) {
 // Parts are small, but there may be as many as plans.
 void PlanCosts::forget_if_many() {
     constexpr std::size_t many = 20000, many_large = 2000;
-    if (known_memories_.size() > many) known_memories_.clear();
+    if (known_pieces_.size() > many_large) known_pieces_.clear();
+    if (known_working_sets_.size() > many) known_working_sets_.clear();
     if (known_times_.size() > many_large) known_times_.clear();
     if (known_bodies_.size() > many) known_bodies_.clear();
     if (known_meshes_.size() > many_large) known_meshes_.clear();
@@ -98,6 +100,21 @@ const std::vector<std::int64_t>& PlanCosts::distinct_stages() {
     return distinct_stages_;
 }
 
+ChunkPieces& PlanCosts::pieces() {
+    if (pieces_ != nullptr) return *pieces_;
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (zero() <= 1 ? 2 : 0) | (p.pipeline > 1 ? 4 : 0) |
+                               (p.recompute.kind == Recompute::Kind::selective ? 8 : 0) |
+                               static_cast<std::int64_t>(p.context_method) << 4;
+    pieces_ = &part(known_pieces_, Key{{p.tensor, p.context, p.micro_batch_size, flags}},
+                    [] { return std::make_unique<ChunkPieces>(); });
+    return *pieces_;
+}
+
+BriefLayers PlanCosts::brief_of(const Chunk& chunk) const {
+    return brief_layers(plan_.parallelism.recompute, chunk.shape.layers, alternation_);
+}
+
 PlanCosts::Key PlanCosts::key_of(const StageShape& shape, const BriefLayers& brief) const {
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
@@ -107,9 +124,14 @@ PlanCosts::Key PlanCosts::key_of(const StageShape& shape, const BriefLayers& bri
     return {{p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
 }
 
-const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk) {
-    return part(known_times_, chunk.key,
+const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk, const BriefLayers& brief) {
+    return part(known_times_, key_of(chunk.shape, brief),
                 [&] { return std::make_unique<Timed>(make_context(plan_), chunk.shape, mesh().cost, times_made_++); });
+}
+
+Bytes PlanCosts::working_set_of(const Chunk& chunk) {
+    return part(known_working_sets_, key_of(chunk.shape, brief_of(chunk)),
+                [&] { return std::make_unique<Bytes>(working_set(make_context(plan_), chunk.shape)); });
 }
 
 const ChunkState& PlanCosts::state_of(const StageShape& shape) {
@@ -123,18 +145,12 @@ const PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chu
     const StageShape shape = shape_of(stage, chunk);
     for (const Chunk& known : chunks_)
         if (known.shape == shape) return known;
-    const BriefLayers brief = brief_layers(plan_.parallelism.recompute, shape.layers, alternation_);
     Chunk c;
     c.shape = shape;
-    c.key = key_of(shape, brief);
-    c.memory = &part(known_memories_, c.key, [&] { return std::make_unique<ChunkMemory>(make_context(plan_), shape); });
+    c.passes = pieces().of(plan_, shape, alternation_, [&]() -> const CostModel& { return mesh().cost; });
     c.state = &state_of(shape);
-    c.times = brief.times;
-    c.slot = c.memory->slot_of(c.times);
-    c.forward = c.memory->forward.life_of(c.times);
-    c.backward = c.memory->backward.life_of(c.times);
-    if (!shape.first) c.input = c.memory->message;
-    if (!shape.last) c.output = c.memory->message;
+    if (!shape.first) c.input = c.passes.message;
+    if (!shape.last) c.output = c.passes.message;
     return chunks_.emplace_back(c);
 }
 
@@ -171,44 +187,53 @@ Bytes PlanCosts::least_bytes() {
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
-// As lay_out (plan/program/skeleton.cpp) and Estimator::memory.
-StageMemory PlanCosts::memory_of(std::int64_t stage) {
-    const Flight& flight = flight_of_stage(stage);
+void PlanCosts::gather_chunks(std::int64_t stage) {
     stage_.clear();
     for (std::int64_t c = 0; c < chunks(); ++c) stage_.push_back(&chunk_of(stage, c));
-    StageMemory m;
-    Bytes gathered, staging;
+}
+
+// Weights, gradients and optimizer, and the rings of ZeRO-2 and 3.
+Bytes PlanCosts::stands() const {
+    Bytes all, gathered, staging;
     for (const Chunk* c : stage_) {
-        m.weights += c->state->of(Region::weights, c->shape.layers);
-        m.gradients += c->state->of(Region::gradients, c->shape.layers);
-        m.optimizer += c->state->of(Region::optimizer, c->shape.layers);
+        for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
+            all += c->state->of(r, c->shape.layers);
         gathered = std::max(gathered, c->state->of(Region::gathered, 0));
         staging = std::max(staging, c->state->of(Region::staging, 0));
-        m.workspace = std::max(m.workspace, c->memory->transients);
     }
+    return all + gathered + staging;
+}
+
+// As Estimator::memory.
+Bytes PlanCosts::live_peak(const Flight& flight) const {
     Bytes peak;
     for (const Flight::Moment& moment : flight.moments) {
         const Chunk& now = *stage_[moment.chunk];
-        Bytes live = now.output + now.input + (moment.backward ? now.backward : now.forward).peak;
+        Bytes live = now.output + now.input + (moment.backward ? now.passes.backward : now.passes.forward).life.peak;
         for (std::size_t c = 0; c < stage_.size(); ++c)
-            live += (stage_[c]->forward.net + stage_[c]->input) * moment.in_flight[c];
+            live += (stage_[c]->passes.forward.life.net + stage_[c]->input) * moment.in_flight[c];
         peak = std::max(peak, live);
     }
+    return peak + stands();
+}
+
+// As lay_out (plan/program/skeleton.cpp).
+Bytes PlanCosts::allocated(const Flight& flight) {
+    Bytes most_work, all = stands();
+    for (const Chunk* c : stage_) most_work = std::max(most_work, working_set_of(*c));
     for (std::size_t c = 0; c < stage_.size(); ++c) {
-        m.activations += pooled_slots(flight, c);
+        all += pooled_slots(flight, c);
         const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
-        const Bytes entry{round_up(stage_[c]->memory->message.value, buffer_alignment)};
-        if (!stage_[c]->shape.last) m.communication += entry * (2 * entries(2));
-        if (!stage_[c]->shape.first) m.communication += entry * (entries(2) + entries(flight.most[c] + 1));
+        const Bytes entry{round_up(stage_[c]->passes.message.value, buffer_alignment)};
+        if (!stage_[c]->shape.last) all += entry * (2 * entries(2));
+        if (!stage_[c]->shape.first) all += entry * (entries(2) + entries(flight.most[c] + 1));
     }
-    m.communication += gathered + staging;
-    m.live_peak = peak + m.weights + m.gradients + m.optimizer + gathered + staging;
-    return m;
+    return all + most_work;
 }
 
 // Of the pool of chunk c, counted with the first of those that share it: as many as are in flight at once.
 Bytes PlanCosts::pooled_slots(const Flight& flight, std::size_t c) const {
-    const auto shares = [&](std::size_t other) { return stage_[other]->slot == stage_[c]->slot; };
+    const auto shares = [&](std::size_t other) { return stage_[other]->passes.slot == stage_[c]->passes.slot; };
     for (std::size_t before = 0; before < c; ++before)
         if (shares(before)) return {};
     std::int64_t most = 0;
@@ -217,14 +242,21 @@ Bytes PlanCosts::pooled_slots(const Flight& flight, std::size_t c) const {
         for (std::size_t other = 0; other < stage_.size(); ++other) now += shares(other) ? moment.in_flight[other] : 0;
         most = std::max(most, now);
     }
-    return stage_[c]->slot * most;
+    return stage_[c]->passes.slot * most;
 }
 
+// As with_reserved (sim/predict.h).
 Bytes PlanCosts::peak_bytes() {
+    // The first and the last chunk have all pieces that those between them need.
+    chunk_of(0, 0);
+    chunk_of(stages() - 1, chunks() - 1);
     Bytes most;
-    for (const std::int64_t stage : distinct_stages())
-        most = std::max(most, with_reserved(plan_, {memory_of(stage)}).front().total());
-    return most;
+    for (const std::int64_t stage : distinct_stages()) {
+        const Flight& flight = flight_of_stage(stage);
+        gather_chunks(stage);
+        most = std::max(most, framework_.runnable ? allocated(flight) : live_peak(flight));
+    }
+    return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
 Time PlanCosts::bound() {
@@ -235,9 +267,8 @@ Time PlanCosts::bound() {
         // The last of those that are alike starts last.
         const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
         const auto both = [&](std::int64_t c) {
-            const Chunk& chunk = chunk_of(some[d], c);
-            const ChunkTime& time = time_of(chunk);
-            return time.forward.computing_of(chunk.times) + time.backward.computing_of(chunk.times);
+            const ChunkPieces::Whole& passes = chunk_of(some[d], c).passes;
+            return passes.forward.computing + passes.backward.computing;
         };
         const Time first = both(0);
         Time passes = first * microbatches_;
@@ -253,11 +284,12 @@ Time PlanCosts::bound() {
 
 const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
-    const Timed& time = time_of(chunk);
-    const Key key{{time.number, p.data, zero(), p.zero_shard_size, chunk.times[0], chunk.times[1]}};
+    const BriefLayers brief = brief_of(chunk);
+    const Timed& time = time_of(chunk, brief);
+    const Key key{{time.number, p.data, zero(), p.zero_shard_size, brief.times[0], brief.times[1]}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
-        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, chunk.times, mesh().cost, 0);
+        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, brief.times, mesh().cost, 0);
         std::vector<const BodyCost*> pointers;
         for (const BodyCost& b : bodies->costs) pointers.push_back(&b);
         bodies->activity = activity_of({pointers});
@@ -298,7 +330,7 @@ Time PlanCosts::step() {
             activity |= bodies.activity;
         }
     }
-    TimelineDurations& d = durations(chunk_of(0, 0).memory->message);
+    TimelineDurations& d = durations(chunk_of(0, 0).passes.message);
     if (plan_.model.tied_embeddings && stages() > 1)
         d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,
                                                state_of(shape_of(0, 0)).tied_gradient);

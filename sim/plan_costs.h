@@ -1,7 +1,8 @@
 // Memory, bound and step time of many plans of one model, cluster and batch: what a sweep asks for. All
 // are exact, the same as Estimator's (sim/estimate.h); what makes them cheap is that plans share their
-// parts. Chunks are made once for all plans with the same sizes (sim/chunk_cost.h), timelines once for a
-// schedule (sim/timeline.h), and a plan adds up what its chunks hold and cost.
+// parts. What chunks hold and compute is put together from pieces that all plans with the same sizes share
+// (sim/chunk_pieces.h), their bodies are made once for these sizes (sim/chunk_cost.h), timelines once for a
+// schedule (sim/timeline.h).
 //
 //   PlanCosts costs(base);                        // model, cluster, framework, training; one for a thread
 //   costs.set(parallelism);                       // precondition: check is empty
@@ -18,6 +19,7 @@
 #include "plan/framework.h"
 #include "plan/plan.h"
 #include "sim/chunk_cost.h"
+#include "sim/chunk_pieces.h"
 #include "sim/flight.h"
 #include "sim/timeline.h"
 
@@ -72,12 +74,8 @@ private:
     // One chunk of the plan at hand.
     struct Chunk {
         StageShape shape;
-        Key key;  // of its parts
-        const ChunkMemory* memory = nullptr;
+        ChunkPieces::Whole passes;
         const ChunkState* state = nullptr;
-        Times times{};
-        Bytes slot;
-        Life forward, backward;
         Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
     };
 
@@ -91,12 +89,19 @@ private:
     const std::vector<std::int64_t>& distinct_stages();
     const Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
     Key key_of(const StageShape& shape, const BriefLayers& brief) const;
-    const Timed& time_of(const Chunk& chunk);
+    ChunkPieces& pieces();
+    BriefLayers brief_of(const Chunk& chunk) const;
+    const Timed& time_of(const Chunk& chunk, const BriefLayers& brief);
+    Bytes working_set_of(const Chunk& chunk);
     const ChunkState& state_of(const StageShape& shape);
     const Bodies& bodies_of(const Chunk& chunk);
     const Flight& flight_of_stage(std::int64_t stage);
     TimelineDurations& durations(Bytes message);
-    StageMemory memory_of(std::int64_t stage);
+    // Of the stage whose chunks are gathered.
+    void gather_chunks(std::int64_t stage);
+    Bytes stands() const;
+    Bytes live_peak(const Flight& flight) const;
+    Bytes allocated(const Flight& flight);
     Bytes pooled_slots(const Flight& flight, std::size_t chunk) const;
     void forget_if_many();
 
@@ -107,6 +112,7 @@ private:
 
     const Runs* runs_ = nullptr;
     Mesh* mesh_ = nullptr;
+    ChunkPieces* pieces_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
     std::deque<Chunk> chunks_;         // of the plan at hand, by shape
     std::vector<const Chunk*> stage_;  // of the stage at hand
@@ -115,7 +121,8 @@ private:
 
     Parts<Runs> known_runs_;
     Parts<Mesh> known_meshes_;
-    Parts<ChunkMemory> known_memories_;
+    Parts<ChunkPieces> known_pieces_;
+    Parts<Bytes> known_working_sets_;
     Parts<Timed> known_times_;
     std::int64_t times_made_ = 0;
     Parts<ChunkState> known_states_;

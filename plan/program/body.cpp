@@ -135,36 +135,62 @@ private:
     std::vector<std::int32_t> first_, after_;
 };
 
+// Where owned buffers begin, before an instruction, and end, after one.
+struct Lifetimes {
+    BuffersAt begins, ends;
+
+    Lifetimes(const Body& body, bool slots_begin, bool slots_end)
+        : begins(body.code.size(), body.buffers.size()), ends(body.code.size(), body.buffers.size()) {
+        const std::size_t n = body.buffers.size();
+        std::vector<std::int32_t> first(n, -1), last(n, -1);
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
+            const Instruction& instruction = body.code[static_cast<std::size_t>(i)];
+            for (int o = 0; o < instruction.operands; ++o) {
+                const auto b = static_cast<std::size_t>(instruction.operand[static_cast<std::size_t>(o)]);
+                if (!body.buffers[b].owned) continue;
+                if (first[b] < 0) first[b] = i;
+                last[b] = i;
+            }
+        }
+        for (std::size_t b = n; b-- > 0;) {
+            if (first[b] < 0) continue;
+            const bool slot = body.buffers[b].home == Home::slot;
+            if (!slot || slots_begin) begins.add(first[b], b);
+            if (!slot || slots_end) ends.add(over(body.code, last[b]), b);
+        }
+    }
+};
+
 Bytes aligned(Bytes bytes) { return Bytes{round_up(bytes.value, buffer_alignment)}; }
 
 }  // namespace
 
-void place_frees(Body& body, bool slots_begin, bool slots_end) {
-    const std::size_t n = body.buffers.size();
-    std::vector<std::int32_t> first(n, -1), last(n, -1);
+std::vector<Life> life_by_cut(const Body& body) {
+    const Lifetimes lifetimes(body, body.kind == InstructionKind::forward_chunk,
+                              body.kind == InstructionKind::backward_chunk);
+    const auto bytes = [&](std::int32_t b) { return body.buffers[static_cast<std::size_t>(b)].bytes(); };
+    std::vector<Life> out(1);
+    std::size_t cut = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
-        const Instruction& instruction = body.code[static_cast<std::size_t>(i)];
-        for (int o = 0; o < instruction.operands; ++o) {
-            const auto b = static_cast<std::size_t>(instruction.operand[static_cast<std::size_t>(o)]);
-            if (!body.buffers[b].owned) continue;
-            if (first[b] < 0) first[b] = i;
-            last[b] = i;
-        }
+        for (; cut < body.cuts.size() && body.cuts[cut].at == i; ++cut) out.emplace_back();
+        Life& life = out.back();
+        for (std::int32_t b = lifetimes.begins.first(i); b >= 0; b = lifetimes.begins.after(b)) life.net += bytes(b);
+        life.peak = std::max(life.peak, life.net);
+        for (std::int32_t b = lifetimes.ends.first(i); b >= 0; b = lifetimes.ends.after(b)) life.net -= bytes(b);
     }
-    BuffersAt begins(body.code.size(), n), ends(body.code.size(), n);
-    for (std::size_t b = n; b-- > 0;) {
-        if (first[b] < 0) continue;
-        const bool slot = body.buffers[b].home == Home::slot;
-        if (!slot || slots_begin) begins.add(first[b], b);
-        if (!slot || slots_end) ends.add(over(body.code, last[b]), b);
-    }
+    out.resize(body.cuts.size() + 1);
+    return out;
+}
+
+void place_frees(Body& body, bool slots_begin, bool slots_end) {
+    const Lifetimes lifetimes(body, slots_begin, slots_end);
     Rewriter rewriter(body);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(body.code.size()); ++i) {
         const std::int32_t section = body.code[static_cast<std::size_t>(i)].section;
-        for (std::int32_t b = begins.first(i); b >= 0; b = begins.after(b))
+        for (std::int32_t b = lifetimes.begins.first(i); b >= 0; b = lifetimes.begins.after(b))
             rewriter.insert(lifetime(InstructionKind::alloc, b, section));
         rewriter.keep(i);
-        for (std::int32_t b = ends.first(i); b >= 0; b = ends.after(b))
+        for (std::int32_t b = lifetimes.ends.first(i); b >= 0; b = lifetimes.ends.after(b))
             rewriter.insert(lifetime(InstructionKind::free, b, section));
     }
     rewriter.finish();

@@ -116,6 +116,9 @@ private:
 // Of the whole, when the n-th repeat runs times[n] times.
 Life life_of(const std::vector<Life>& pieces, std::span<const std::int64_t> times);
 
+// By piece of the code: before the first cut, and from each cut on. Of a body that no pass has changed.
+std::vector<Life> life_by_cut(const Body& body);
+
 // Puts `alloc` before the first and `free` after the last use of every owned buffer; where that is on
 // another stream than compute, after the compute stream has waited for it. `begins` and `ends` say whether
 // slot buffers begin (forward) or end (backward) in this body.

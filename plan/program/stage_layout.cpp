@@ -28,18 +28,34 @@ std::array<std::int64_t, 2> runs_of(const Recompute& recompute, std::int64_t lay
     return {block, layers - block};
 }
 
-void append_segments(const Recompute& recompute, bool recomputed, std::int64_t layers, StageLayout& out) {
-    const std::int32_t first = out.layers;
-    const auto group = static_cast<std::int32_t>(in_groups(recompute) ? std::min(recompute.layers, layers) : 1);
-    out.layers += static_cast<std::int32_t>(layers);
-    for (std::int32_t layer = first; layer < out.layers; layer = out.segments.back().end()) {
-        if (recompute.kind == Kind::segment)
-            out.segments.push_back({layer, std::min(group, out.layers - layer), true});
-        else
-            out.segments.push_back(
-                {layer, 1, recompute.kind == Kind::every ? (layer - first) % group == 0 : recomputed});
+void append_runs(const Recompute& recompute, bool recomputed, std::int64_t layers, std::vector<SegmentRun>& out) {
+    const auto add = [&](std::int64_t count, bool again, std::int64_t times) {
+        if (count > 0 && times > 0) out.push_back({static_cast<std::int32_t>(count), again, times});
+    };
+    const std::int64_t group = in_groups(recompute) ? std::min(recompute.layers, layers) : 1;
+    if (recompute.kind == Kind::segment) {
+        add(group, true, layers / group);
+        add(layers % group, true, 1);
+    } else if (recompute.kind == Kind::every) {
+        for (std::int64_t layer = 0; layer < layers; layer += group) {
+            add(1, true, 1);
+            add(1, false, std::min(group, layers - layer) - 1);
+        }
+    } else {
+        add(1, recomputed, layers);
     }
 }
+
+void append_segments(const std::vector<SegmentRun>& runs, StageLayout& out) {
+    for (const SegmentRun& run : runs)
+        for (std::int64_t n = 0; n < run.times; ++n) {
+            out.segments.push_back({out.layers, run.count, run.recomputed});
+            out.layers += run.count;
+        }
+}
+
+// Is the r-th of the runs recomputed, where that does not differ from layer to layer?
+bool recomputes(const Recompute& recompute, std::size_t r) { return r == 0 || recompute.kind == Kind::full; }
 
 }  // namespace
 
@@ -68,8 +84,18 @@ StageLayout stage_layout(const Recompute& recompute, std::int64_t layers, std::i
         const std::int64_t period = period_of(recompute, runs[r], alternation);
         const std::int64_t less = depth == Depth::full ? 0 : left_out(runs[r], period);
         if (less > 0) out.repeats.push_back({out.layers, static_cast<std::int32_t>(period), less + 1});
-        append_segments(recompute, r == 0 || recompute.kind == Kind::full, runs[r] - less * period, out);
+        std::vector<SegmentRun> segments;
+        append_runs(recompute, recomputes(recompute, r), runs[r] - less * period, segments);
+        append_segments(segments, out);
     }
+    return out;
+}
+
+std::vector<SegmentRun> segment_runs(const Recompute& recompute, std::int64_t layers) {
+    std::vector<SegmentRun> out;
+    const std::array runs = runs_of(recompute, layers);
+    for (std::size_t r = 0; r < runs.size(); ++r)
+        if (runs[r] > 0) append_runs(recompute, recomputes(recompute, r), runs[r], out);
     return out;
 }
 

@@ -30,6 +30,16 @@ struct Segment {
     std::int32_t end() const { return first + count; }
 };
 
+// Segments that follow one another and are alike.
+struct SegmentRun {
+    std::int32_t count = 1;  // layers of each
+    bool recomputed = false;
+    std::int64_t times = 1;
+};
+
+// Those of a stage, in order.
+std::vector<SegmentRun> segment_runs(const Recompute& recompute, std::int64_t layers);
+
 constexpr std::int32_t kept_periods = 4;
 
 // Of a run of equal periods that begins at layer `first`, one stands for `times`.

@@ -1,0 +1,138 @@
+#include "sim/chunk_pieces.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "sim/durations.h"
+
+namespace foretrain {
+
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Adds a piece that runs `times` in a row after what is summed up so far.
+void add(ChunkPieces::Pass& sum, const ChunkPieces::Pass& piece, std::int64_t times) {
+    const Bytes before_last = std::max(piece.life.net * (times - 1), Bytes{});
+    sum.life.peak = std::max(sum.life.peak, sum.life.net + before_last + piece.life.peak);
+    sum.life.net += piece.life.net * times;
+    sum.computing += piece.computing * times;
+}
+
+std::vector<ChunkPieces::Pass> passes_by_cut(const Body& body, const CostModel& cost, InstructionDurations& durations) {
+    std::vector<ChunkPieces::Pass> out;
+    for (const Life& life : life_by_cut(body)) out.push_back({life, Time{}});
+    std::size_t cut = 0;
+    for (std::size_t i = 0; i < body.code.size(); ++i) {
+        while (cut < body.cuts.size() && body.cuts[cut].at <= static_cast<std::int32_t>(i)) ++cut;
+        if (body.code[i].stream == Stream::compute) out[cut].computing += durations.of(body.code[i], cost);
+    }
+    return out;
+}
+
+// The fewest layers that have all pieces of the shape's, where one layer is like another: one inside,
+// and one that reads or writes a message.
+BriefLayers fewest_layers(const Recompute& recompute, const StageShape& shape, std::int64_t alternation) {
+    const std::vector<SegmentRun> runs = segment_runs(recompute, shape.layers);
+    if (alternation > 1 || recompute.kind == Recompute::Kind::segment || recompute.kind == Recompute::Kind::every)
+        return brief_layers(recompute, shape.layers, alternation);
+    BriefLayers out;
+    out.recompute = recompute;
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+        const std::int64_t reads = r == 0 && !shape.first ? 1 : 0, writes = r + 1 == runs.size() && !shape.last ? 1 : 0;
+        out.layers += std::min(runs[r].times, 1 + reads + writes);
+        if (r == 0) out.recompute.layers = out.layers;
+    }
+    return out;
+}
+
+}  // namespace
+
+std::size_t ChunkPieces::KeyHash::operator()(const Key& k) const {
+    const std::uint64_t flags =
+        (k.recomputed ? 1U : 0U) | (k.begins ? 2U : 0U) | (k.ends ? 4U : 0U) | (k.after ? 8U : 0U);
+    return (static_cast<std::uint64_t>(k.count) << 24U) ^ (static_cast<std::uint64_t>(k.phase) << 4U) ^ flags;
+}
+
+void ChunkPieces::list(const Recompute& recompute, const StageShape& shape, std::int64_t alternation) {
+    uses_.clear();
+    uses_.push_back({.key = {.begins = shape.first, .ends = shape.last}});
+    std::int64_t layer = 0;
+    for (const SegmentRun& run : segment_runs(recompute, shape.layers)) {
+        const auto add = [&](std::int64_t times) {
+            Use use{.key = {.count = run.count, .recomputed = run.recomputed}, .times = times};
+            use.key.phase = static_cast<std::int32_t>((shape.first_layer + layer) % alternation);
+            use.key.begins = layer == 0 && !shape.first;
+            layer += run.count * times;
+            use.key.ends = layer == shape.layers && !shape.last;
+            uses_.push_back(use);
+        };
+        std::int64_t left = run.times;
+        if (layer == 0 && left > 0) add(1), --left;
+        const bool writes = layer + left * run.count == shape.layers;
+        for (; alternation > 1 && left > 1; --left) add(1);
+        if (left > 1 && writes) add(left - 1), left = 1;
+        if (left > 0) add(left);
+    }
+    uses_.push_back({.key = {.begins = shape.first, .ends = shape.last, .after = true}});
+}
+
+bool ChunkPieces::find() {
+    for (Use& use : uses_) {
+        const auto found = pieces_.find(use.key);
+        if (found == pieces_.end()) return false;
+        use.piece = &found->second;
+    }
+    return true;
+}
+
+void ChunkPieces::find_made() { FORETRAIN_CHECK(find(), "a piece of the chunk was not made"); }
+
+void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost) {
+    const BriefLayers few = fewest_layers(plan.parallelism.recompute, shape, alternation);
+    StageContext context = make_context(plan);
+    context.parallelism.recompute = few.recompute;
+    StageShape small = shape;
+    small.layers = few.layers;
+    const Stage stage = build_passes(context, small, Depth::full);
+    message_ = Bytes{stage.boundary_elements * size_of(context.types.weight)};
+    InstructionDurations durations;
+    durations.begin_stage(stage.kernels, 0, 1);
+    const std::vector<Pass> forward = passes_by_cut(stage.bodies[0], cost, durations);
+    const std::vector<Pass> backward = passes_by_cut(stage.bodies[1], cost, durations);
+
+    std::vector<Bytes> kept(at(few.layers) + 1);  // by layer; the last: of none
+    for (const BodyBuffer& b : stage.saved)
+        kept[b.label.layer < 0 ? kept.size() - 1 : at(b.label.layer)] +=
+            Bytes{round_up(b.bytes().value, buffer_alignment)};
+    // Both ends of what is kept apart from layers are counted at the beginning.
+    const Key edge{.begins = shape.first, .ends = shape.last};
+    pieces_[edge] = {forward.front(), backward.back(), kept.back()};
+    Key after = edge;
+    after.after = true;
+    pieces_[after] = {forward.back(), backward.front(), Bytes{}};
+    const std::vector<Segment>& segments = stage.layout.segments;
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+        Bytes slot;
+        for (std::int32_t layer = segments[s].first; layer < segments[s].end(); ++layer) slot += kept[at(layer)];
+        const Key key{.count = segments[s].count,
+                      .phase = static_cast<std::int32_t>((shape.first_layer + segments[s].first) % alternation),
+                      .recomputed = segments[s].recomputed,
+                      .begins = s == 0 && !shape.first,
+                      .ends = s + 1 == segments.size() && !shape.last};
+        pieces_[key] = {forward[s + 1], backward[segments.size() - s], slot};
+    }
+}
+
+ChunkPieces::Whole ChunkPieces::sum() const {
+    Whole out;
+    out.message = message_;
+    for (const Use& use : uses_) {
+        add(out.forward, use.piece->forward, use.times);
+        out.slot += use.piece->slot * use.times;
+    }
+    for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) add(out.backward, use->piece->backward, use->times);
+    return out;
+}
+
+}  // namespace foretrain

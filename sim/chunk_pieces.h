@@ -1,0 +1,82 @@
+// What the passes of a chunk hold and compute, put together from pieces: the code of a segment of layers
+// (plan/program/stage_layout.h), and what comes before and after all of them. A segment's piece does not
+// depend on how many others there are, nor on which; only the outermost differ, where they read or write a
+// message instead of a tensor. So a handful of pieces, made from stages of two or three layers, give every
+// chunk of every number of layers and form of recompute, to the byte and the picosecond.
+//
+// One serves all plans of one model, framework and training that share tensor, context and micro-batch size, and
+// differ in nothing else that a pass depends on but `recompute` (selective apart) and the layers of a stage.
+//
+//   ChunkPieces pieces;
+//   ChunkPieces::Whole w = pieces.of(plan, shape, alternation, cost);
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/program/stage.h"
+#include "sim/cost.h"
+
+namespace foretrain {
+
+class ChunkPieces {
+public:
+    // Of one pass over a piece, or over the whole chunk.
+    struct Pass {
+        Life life;
+        Time computing;  // busy time of the compute stream
+    };
+    struct Whole {
+        Pass forward, backward;
+        Bytes slot;     // kept of a microbatch between the two
+        Bytes message;  // passed from a chunk to the next
+    };
+
+    // `alternation`: as window_alternation. `cost()` is asked only where a piece is new.
+    template <class Cost>
+    Whole of(const Plan& plan, const StageShape& shape, std::int64_t alternation, Cost&& cost) {
+        list(plan.parallelism.recompute, shape, alternation);
+        if (!find()) {
+            make(plan, shape, alternation, cost());
+            find_made();
+        }
+        return sum();
+    }
+
+private:
+    // Which piece: of a segment, or 0 layers for what is before or after them all.
+    struct Key {
+        std::int32_t count = 0;
+        std::int32_t phase = 0;  // of its first layer in the alternation of windows
+        bool recomputed = false;
+        bool begins = false, ends = false;  // reads the chunk's message; writes it. Of 0 layers: the chunk is the
+                                            // model's first; its last
+        bool after = false;                 // of 0 layers: after all of them
+        bool operator==(const Key&) const = default;
+    };
+    struct KeyHash {
+        std::size_t operator()(const Key& k) const;
+    };
+    struct Piece {
+        Pass forward, backward;
+        Bytes slot;
+    };
+    struct Use {
+        Key key;
+        std::int64_t times = 1;
+        const Piece* piece = nullptr;
+    };
+
+    void list(const Recompute& recompute, const StageShape& shape, std::int64_t alternation);
+    bool find();
+    void find_made();
+    void make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost);
+    Whole sum() const;
+
+    std::unordered_map<Key, Piece, KeyHash> pieces_;
+    std::vector<Use> uses_;  // of the chunk at hand, in the order of its layers
+    Bytes message_;
+};
+
+}  // namespace foretrain
