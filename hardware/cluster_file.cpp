@@ -20,22 +20,22 @@ constexpr const char* cluster_format = "foretrain.cluster/1";
 
 // Figures that a single device or a single node can do without.
 void require_links(const ClusterSpec& c, const Json& value) {
-    const auto positive = [&](double x, const char* field, const char* reason) {
-        if (x > 0) return;
+    const auto at_least = [&](double least, double x, const char* field, const char* reason) {
+        if (x >= least) return;
         throw UserError({.file = value.file(),
                          .field = value.path().empty() ? field : value.path() + "." + field,
-                         .found = "0, or left out",
-                         .expected = reason});
+                         .found = x == 0 ? "0, or left out" : fmt::format("{:g}", x),
+                         .expected = fmt::format("{}, {:g} or more", reason, least)});
     };
     if (c.devices_per_node > 1) {
-        positive(c.domain.ring_gbps, "domain.ring_gbps", "the bandwidth between the devices of a node");
-        positive(c.domain.pairwise_gbps, "domain.pairwise_gbps", "the bandwidth between two devices of a node");
+        at_least(slowest_gbps, c.domain.ring_gbps, "domain.ring_gbps", "the bandwidth between the devices of a node");
+        at_least(slowest_gbps, c.domain.pairwise_gbps, "domain.pairwise_gbps", "the bandwidth between two devices of a node");
     }
     if (c.domain.nvls_ranks > 0)
-        positive(c.domain.nvls_gbps, "domain.nvls_gbps", "the bandwidth of the switch's own reduction");
+        at_least(slowest_gbps, c.domain.nvls_gbps, "domain.nvls_gbps", "the bandwidth of the switch's own reduction");
     if (c.nodes > 1) {
-        positive(c.network.nics_per_node, "network.nics_per_node", "at least 1 where there are several nodes");
-        positive(c.network.nic.bytes_per_second, "network.nic_bytes_per_second",
+        at_least(1, c.network.nics_per_node, "network.nics_per_node", "adapters where there are several nodes");
+        at_least(slowest_gbps * 1e9, c.network.nic.bytes_per_second, "network.nic_bytes_per_second",
                  "the line rate where there are several nodes");
     }
 }

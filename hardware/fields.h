@@ -115,6 +115,7 @@ private:
 };
 
 constexpr double longest_us = 1e7;     // ten seconds: no launch or hop takes longer
+constexpr double slowest_gbps = 1e-3;  // a megabyte a second
 constexpr double fastest_gbps = 1e6;   // a petabyte a second
 constexpr double fastest_link = 1e15;  // the same in bytes a second
 constexpr std::int64_t largest_memory = std::int64_t{1} << 50;

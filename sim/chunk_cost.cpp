@@ -88,6 +88,44 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
     return out;
 }
 
+ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost) {
+    StageContext stored = context;
+    stored.parallelism.recompute = {};
+    const auto busy_with = [&](std::int64_t layers) {
+        StageShape few = shape;
+        few.layers = layers;
+        Stage stage = build_passes(stored, few, Depth::full);
+        std::array<Body, 4> bodies{stage.bodies[0], stage.bodies[1], stage.bodies[1], build_optimizer(stored, stage)};
+        for (std::size_t b = 0; b < 3; ++b) {
+            constexpr std::int32_t plain = 0;
+            for (Instruction& i : bodies[b].code) i.body = plain;
+            add_parameter_gather(stored, stage, bodies[b]);
+            if (b > 0) add_gradient_reduce(stored, stage, stage.kernels, bodies[b], b == 2);
+        }
+        InstructionDurations durations;
+        durations.begin_stage(stage.kernels, 0, 1);
+        Busy out{};
+        for (std::size_t b = 0; b < bodies.size(); ++b)
+            for (const Instruction& i : bodies[b].code)
+                if (i.body < 0) out[b][at(static_cast<std::int64_t>(i.stream))] += durations.of(i, cost);
+        return out;
+    };
+    apart_ = busy_with(1);
+    const Busy two = busy_with(2);
+    for (std::size_t b = 0; b < two.size(); ++b)
+        for (std::size_t s = 0; s < body_streams; ++s) {
+            layer_[b][s] = two[b][s] - apart_[b][s];
+            apart_[b][s] -= layer_[b][s];
+        }
+}
+
+ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
+    Busy out = apart_;
+    for (std::size_t b = 0; b < out.size(); ++b)
+        for (std::size_t s = 0; s < body_streams; ++s) out[b][s] += layer_[b][s] * layers;
+    return out;
+}
+
 ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {
     const auto regions_of = [&](std::int32_t layers) {
         Stage state;

@@ -39,6 +39,19 @@ using ChunkBodies = std::array<BodyCost, 4>;
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number);
 
+// How long each stream of a chunk is busy with what does not depend on the micro-batch: the passes over data ranks
+// and the optimizer, in the order of Stage::bodies. What computing loses beside collectives is on the compute
+// stream. Exact but for recompute that gathers weights again: then it is less.
+struct ChunkReplicas {
+    ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost);
+
+    using Busy = std::array<std::array<Time, body_streams>, 4>;
+    Busy of(std::int64_t layers) const;
+
+private:
+    Busy apart_{}, layer_{};
+};
+
 // The region that a chunk's passes need for what lives inside them.
 Bytes working_set(const StageContext& context, const StageShape& shape);
 

@@ -17,15 +17,17 @@ void add(ChunkPieces::Pass& sum, const ChunkPieces::Pass& piece, std::int64_t ti
     sum.life.peak = std::max(sum.life.peak, sum.life.net + before_last + piece.life.peak);
     sum.life.net += piece.life.net * times;
     sum.computing += piece.computing * times;
+    sum.hosting += piece.hosting * times;
 }
 
 std::vector<ChunkPieces::Pass> passes_by_cut(const Body& body, const CostModel& cost, InstructionDurations& durations) {
     std::vector<ChunkPieces::Pass> out;
-    for (const Life& life : life_by_cut(body)) out.push_back({life, Time{}});
+    for (const Life& life : life_by_cut(body)) out.push_back({life, Time{}, Time{}});
     std::size_t cut = 0;
     for (std::size_t i = 0; i < body.code.size(); ++i) {
         while (cut < body.cuts.size() && body.cuts[cut].at <= static_cast<std::int32_t>(i)) ++cut;
         if (body.code[i].stream == Stream::compute) out[cut].computing += durations.of(body.code[i], cost);
+        if (body.code[i].stream == Stream::host) out[cut].hosting += durations.of(body.code[i], cost);
     }
     return out;
 }

@@ -25,7 +25,7 @@ public:
     // Of one pass over a piece, or over the whole chunk.
     struct Pass {
         Life life;
-        Time computing;  // busy time of the compute stream
+        Time computing, hosting;  // busy times of the compute stream and the host
     };
     struct Whole {
         Pass forward, backward;

@@ -173,19 +173,30 @@ double CostModel::ring_step(const RingAttentionArgs& a) const {
     return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
 }
 
+// Of what would take hours, some figure is not meant so, and many would not fit a Time.
+Time CostModel::took(double us) const {
+    constexpr double most_us = 1000e6;
+    if (us <= most_us) return from_microseconds(us);
+    throw UserError({.file = "cluster of " + device_,
+                     .field = "calibration, domain or network",
+                     .found = "a kernel, collective or message that takes more than 1000 s",
+                     .expected = "speeds and latencies of a machine that trains",
+                     .suggestion = "GB/s and microseconds"});
+}
+
 Time CostModel::kernel(const KernelArgs& args) const {
-    if (const auto* g = std::get_if<GemmArgs>(&args)) return from_microseconds(gemm(*g));
+    if (const auto* g = std::get_if<GemmArgs>(&args)) return took(gemm(*g));
     if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
-        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, false, a->window}, a->type));
+        return took(attention({a->batch, a->sequence, a->heads, a->head_dim, false, a->window}, a->type));
     if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
-        return from_microseconds(attention({a->batch, a->sequence, a->heads, a->head_dim, true, a->window}, a->type));
-    if (const auto* a = std::get_if<RingAttentionArgs>(&args)) return from_microseconds(ring_step(*a));
+        return took(attention({a->batch, a->sequence, a->heads, a->head_dim, true, a->window}, a->type));
+    if (const auto* a = std::get_if<RingAttentionArgs>(&args)) return took(ring_step(*a));
     return memory_traffic(kind_of(args), work(args).bytes);
 }
 
 Time CostModel::memory_traffic(KernelKind kind, Bytes bytes) const {
     const MemoryBound& m = memory_bound_[index(kind)];
-    return from_microseconds(memory_bound_us(bytes.value, m.launch_us, m.efficiency, memory_));
+    return took(memory_bound_us(bytes.value, m.launch_us, m.efficiency, memory_));
 }
 
 Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
@@ -197,12 +208,12 @@ Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
     };
     double slowest = 0;
     for (const GroupPlacement& g : groups_[index(axis)]) slowest = std::max(slowest, of(g));
-    return from_microseconds(slowest);
+    return took(slowest);
 }
 
 Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) const {
     const double line = message_line_gbps(grid_, stage, peer, devices_per_node_, network_);
-    return from_microseconds(line > 0 ? network_message_us(bytes.value, line, network_.constants)
+    return took(line > 0 ? network_message_us(bytes.value, line, network_.constants)
                                       : domain_message_us(bytes.value, domain_));
 }
 

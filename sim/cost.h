@@ -10,7 +10,8 @@
 // everything that does not depend on sizes; callers remember repeated answers.
 //
 // Errors: UserError where the plan needs what the cluster's files do not describe (a kernel in a type
-// that was not measured, links between nodes of a machine that has none).
+// that was not measured, links between nodes of a machine that has none, figures with which one operation
+// takes more than 1000 s).
 #pragma once
 
 #include <array>
@@ -62,6 +63,7 @@ private:
     void prepare_kernels(const DeviceSpec& device);
     void place_groups(const ClusterSpec& cluster);
     const Processor& processor(DType type) const;
+    Time took(double us) const;
     double gemm(const GemmArgs& args) const;
     double attention(const AttentionShape& shape, DType type) const;
     double ring_step(const RingAttentionArgs& args) const;

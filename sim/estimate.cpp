@@ -24,6 +24,7 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
             for (const BodyCost& body : known->second) bodies.push_back(&body);
         }
     }
+    check_length(bodies_, skeleton.microbatches);
 }
 
 TimelineDurations Estimator::durations() const {

@@ -141,9 +141,9 @@ const ChunkState& PlanCosts::state_of(const StageShape& shape) {
                 [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
-const PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
+PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
     const StageShape shape = shape_of(stage, chunk);
-    for (const Chunk& known : chunks_)
+    for (Chunk& known : chunks_)
         if (known.shape == shape) return known;
     Chunk c;
     c.shape = shape;
@@ -259,26 +259,68 @@ Bytes PlanCosts::peak_bytes() {
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
-Time PlanCosts::bound() {
-    Time best, fill;  // of the stages before: a forward and a backward pass of their first chunk
-    std::int64_t before = -1;
-    const std::vector<std::int64_t>& some = distinct_stages();
-    for (std::size_t d = 0; d < some.size(); ++d) {
-        // The last of those that are alike starts last.
-        const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
-        const auto both = [&](std::int64_t c) {
-            const ChunkPieces::Whole& passes = chunk_of(some[d], c).passes;
-            return passes.forward.computing + passes.backward.computing;
-        };
-        const Time first = both(0);
-        Time passes = first * microbatches_;
-        for (std::int64_t c = 1; c < chunks(); ++c) passes += both(c) * microbatches_;
-        fill += first * (next - some[d] - 1);
-        best = std::max(best, fill + passes);
-        fill += first;
-        before = next;
+const ChunkReplicas::Busy& PlanCosts::replicas_of(Chunk& chunk) {
+    if (chunk.replicas) return *chunk.replicas;
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) |
+                               (p.sequence_parallel ? 4 : 0) | (p.overlap.gradient_reduce ? 8 : 0) |
+                               (p.overlap.parameter_gather ? 16 : 0);
+    const Key key{{p.tensor, p.context, p.data, p.pipeline, zero(), p.zero_shard_size, flags}};
+    const ChunkReplicas& replicas = part(known_replicas_, key, [&] {
+        return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, mesh().cost);
+    });
+    return chunk.replicas.emplace(replicas.of(chunk.shape.layers));
+}
+
+PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
+    constexpr std::size_t compute = 0, gather = 2, reduce = 3;
+    constexpr std::size_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;
+    StageWork out;
+    Time reducing, steps, gathers, unhidden;
+    std::array<Time, body_streams> busy{};
+    gather_chunks(stage);
+    for (std::size_t c = 0; c < stage_.size(); ++c) {
+        const ChunkReplicas::Busy& also = replicas_of(*stage_[c]);
+        const ChunkPieces::Whole& passes = stage_[c]->passes;
+        const Time f = passes.forward.computing + also[forward][compute],
+                   b = passes.backward.computing + also[backward][compute],
+                   last = passes.backward.computing + also[backward_last][compute];
+        out.passes += (f + b) * (microbatches_ - 1) + f + last;
+        for (const std::size_t s : {gather, reduce})
+            busy[s] += (also[forward][s] + also[backward][s]) * (microbatches_ - 1) + also[forward][s] +
+                       also[backward_last][s] + also[optimizer][s];
+        out.hosting += (passes.forward.hosting + passes.backward.hosting) * microbatches_;
+        steps += also[optimizer][compute];
+        gathers += also[optimizer][gather];
+        unhidden += also[backward_last][reduce];
+        if (c > 0) continue;
+        out.first = f + last;
+        // What the first chunk's last backward pass reduces begins after that has begun.
+        reducing = std::max(Time{}, also[backward_last][reduce] - last);
     }
-    FORETRAIN_CHECK(before == stages(), "a stage is left out");
+    if (zero() <= 1) out.reductions = plan_.parallelism.overlap.gradient_reduce ? reducing : unhidden;
+    out.ending = std::max(steps, gathers);
+    out.alongside = std::max(busy[gather], busy[reduce]);
+    return out;
+}
+
+// A stage computes all its passes. Its first forward pass, its first chunk's, starts only after those of the
+// stages before it, and after its last backward pass their last ones remain, and then the first stage's optimizer.
+Time PlanCosts::bound() {
+    const std::vector<std::int64_t>& some = distinct_stages();
+    const TimelineDurations& messages = durations(chunk_of(0, 0).passes.message);
+    const StageWork first = work_of(0);
+    Time best, fill;
+    for (std::size_t d = 0; d < some.size(); ++d) {
+        const StageWork work = d == 0 ? first : work_of(some[d]);
+        const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
+        // Of those that are alike the last starts last.
+        for (std::int64_t s = some[d]; s < next; ++s) {
+            if (s + 1 == next) best = std::max({best, fill + work.passes + first.ending, work.alongside});
+            if (s + 1 < stages()) fill += work.first + messages.next[at(s)] + messages.previous[at(s + 1)];
+        }
+        best = std::max(best, std::max(work.passes + work.reductions, work.hosting) + work.ending);
+    }
     return best;
 }
 
@@ -330,6 +372,7 @@ Time PlanCosts::step() {
             activity |= bodies.activity;
         }
     }
+    check_length(bodies_, microbatches_);
     TimelineDurations& d = durations(chunk_of(0, 0).passes.message);
     if (plan_.model.tied_embeddings && stages() > 1)
         d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,7 +35,7 @@ public:
     // Of the state of the parameters and the inputs of layers alone: <= peak_bytes(), and cheaper.
     Bytes least_bytes();
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
-    Time bound();        // <= step(): the busy times of the compute streams alone
+    Time bound();        // <= step(): from busy times of streams alone
     Time step();
     // One that serves the plan. See activity_of.
     const Timeline& timeline(std::uint32_t activity);
@@ -75,6 +76,7 @@ private:
     struct Chunk {
         StageShape shape;
         ChunkPieces::Whole passes;
+        std::optional<ChunkReplicas::Busy> replicas;  // once it is asked for
         const ChunkState* state = nullptr;
         Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
     };
@@ -87,7 +89,18 @@ private:
     StageShape shape_of(std::int64_t stage, std::int64_t chunk);
     // The stages among which the largest and the slowest are, one for all that are alike.
     const std::vector<std::int64_t>& distinct_stages();
-    const Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
+    Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
+    const ChunkReplicas::Busy& replicas_of(Chunk& chunk);
+    // Of one stage, as bound() adds them up.
+    struct StageWork {
+        Time passes;       // computing in all passes
+        Time hosting;      // of the host in them
+        Time first;        // computing in a forward and the last backward pass of the first chunk
+        Time reductions;   // that remain when computing is over
+        Time ending;       // the optimizer, or the gathers that follow it
+        Time alongside;    // the busiest of the other streams
+    };
+    StageWork work_of(std::int64_t stage);
     Key key_of(const StageShape& shape, const BriefLayers& brief) const;
     ChunkPieces& pieces();
     BriefLayers brief_of(const Chunk& chunk) const;
@@ -115,7 +128,7 @@ private:
     ChunkPieces* pieces_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
     std::deque<Chunk> chunks_;         // of the plan at hand, by shape
-    std::vector<const Chunk*> stage_;  // of the stage at hand
+    std::vector<Chunk*> stage_;  // of the stage at hand
     std::vector<std::int64_t> clocks_;
     StageBodies bodies_;
 
@@ -126,6 +139,7 @@ private:
     Parts<Timed> known_times_;
     std::int64_t times_made_ = 0;
     Parts<ChunkState> known_states_;
+    Parts<ChunkReplicas> known_replicas_;
     Parts<Bodies> known_bodies_;
     Parts<Flight> known_flights_;
     Parts<Timeline> known_timelines_;

@@ -1,5 +1,7 @@
 #include "sim/timeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -42,6 +44,26 @@ std::uint32_t activity_of(const StageBodies& bodies) {
         if (std::any_of(stage.begin(), stage.end(), [](const BodyCost* b) { return host_matters(*b); }))
             return activity | hosted_activity;
     return activity;
+}
+
+void check_length(const StageBodies& bodies, std::int64_t microbatches) {
+    constexpr double longest = 9e18;  // ps
+    double slowest = 0;               // stage, all its bodies once
+    for (const auto& stage : bodies) {
+        double all = 0;
+        for (const BodyCost* b : stage) {
+            std::int64_t body = 0;
+            for (const auto& way : b->exit) body = std::max(body, *std::max_element(way.begin(), way.end()));
+            all += static_cast<double>(body);
+        }
+        slowest = std::max(slowest, all);
+    }
+    if (slowest * static_cast<double>(microbatches + static_cast<std::int64_t>(bodies.size())) < longest) return;
+    throw UserError({.file = "plan",
+                     .field = "training.global_batch_size",
+                     .found = fmt::format("{} microbatches", microbatches),
+                     .expected = "a step that takes weeks at most on this cluster",
+                     .suggestion = "a smaller batch, or a cluster whose links and kernels are not that slow"});
 }
 
 TimelineDurations timeline_durations(const CostModel& cost, std::int64_t stages, Bytes message) {

@@ -41,6 +41,9 @@ struct Estimate {
 // each for those that computing waits for the host in. Two plans of one schedule and activity share a timeline.
 std::uint32_t activity_of(const StageBodies& bodies);
 
+// Throws UserError if a step of the bodies might be longer than a Time can say, 106 days.
+void check_length(const StageBodies& bodies, std::int64_t microbatches);
+
 // What is not a body takes; by stage where it matters.
 struct TimelineDurations {
     std::vector<Time> next, previous;  // a message to the next stage, and to the previous

@@ -166,6 +166,7 @@ TEST(ClusterFile, RefusesFiguresThatCannotBe) {
         {{"device", "calibration", "attention", "forward", "efficiency", "x"}, Json(0.5)},
         {{"device", "name"}, Json(7)},
         {{"domain", "ring_gbps"}, Json(0)},
+        {{"domain", "pairwise_gbps"}, Json(1e-300)},
         {{"domain", "ring_gbps"}, Json(-3)},
         {{"domain", "nvls_gbps"}, Json(0)},
         {{"network", "efficiency"}, Json(1.5)},
