@@ -29,7 +29,8 @@ void require_links(const ClusterSpec& c, const Json& value) {
     };
     if (c.devices_per_node > 1) {
         at_least(slowest_gbps, c.domain.ring_gbps, "domain.ring_gbps", "the bandwidth between the devices of a node");
-        at_least(slowest_gbps, c.domain.pairwise_gbps, "domain.pairwise_gbps", "the bandwidth between two devices of a node");
+        at_least(slowest_gbps, c.domain.pairwise_gbps, "domain.pairwise_gbps",
+                 "the bandwidth between two devices of a node");
     }
     if (c.domain.nvls_ranks > 0)
         at_least(slowest_gbps, c.domain.nvls_gbps, "domain.nvls_gbps", "the bandwidth of the switch's own reduction");

@@ -32,8 +32,12 @@ struct DataPass {
         std::vector<Time> times(body.code.size());
         for (std::size_t i = 0; i < times.size(); ++i) {
             const Instruction& instruction = body.code[i];
-            times[i] = durations != nullptr && instruction.body >= 0 ? (*durations)[at(instruction.body)]
-                                                                     : others.of(instruction, cost);
+            if (durations == nullptr || instruction.body < 0) {
+                times[i] = others.of(instruction, cost);
+                continue;
+            }
+            times[i] = (*durations)[at(instruction.body)];
+            others.took(instruction, times[i]);
         }
         return ways_through(body, times);
     }
@@ -89,6 +93,7 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
 }
 
 ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost) {
+    constexpr Time long_enough{1'000'000'000'000'000};  // a computation that hides every collective
     StageContext stored = context;
     stored.parallelism.recompute = {};
     const auto busy_with = [&](std::int64_t layers) {
@@ -106,10 +111,15 @@ ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shap
         durations.begin_stage(stage.kernels, 0, 1);
         Busy out{};
         for (std::size_t b = 0; b < bodies.size(); ++b)
-            for (const Instruction& i : bodies[b].code)
-                if (i.body < 0) out[b][at(static_cast<std::int64_t>(i.stream))] += durations.of(i, cost);
+            for (const Instruction& i : bodies[b].code) {
+                if (i.body < 0)
+                    out[b][at(static_cast<std::int64_t>(i.stream))] += durations.of(i, cost);
+                else
+                    durations.took(i, long_enough);
+            }
         return out;
     };
+    share_ = context.added.beside_data;
     apart_ = busy_with(1);
     const Busy two = busy_with(2);
     for (std::size_t b = 0; b < two.size(); ++b)
@@ -123,7 +133,13 @@ ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
     Busy out = apart_;
     for (std::size_t b = 0; b < out.size(); ++b)
         for (std::size_t s = 0; s < body_streams; ++s) out[b][s] += layer_[b][s] * layers;
+    for (std::size_t b = 0; b + 1 < out.size(); ++b) out[b][0] = {};
     return out;
+}
+
+// The first layer of a pass need not run beside another's collective.
+Time ChunkReplicas::lost(std::size_t body, std::int64_t layers, Time layer) const {
+    return std::min(layer_[body][0], most_lost(layer, share_)) * (layers - 1);
 }
 
 ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {

@@ -40,16 +40,21 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
                          const Times& times, const CostModel& cost, std::int64_t stage_number);
 
 // How long each stream of a chunk is busy with what does not depend on the micro-batch: the passes over data ranks
-// and the optimizer, in the order of Stage::bodies. What computing loses beside collectives is on the compute
-// stream. Exact but for recompute that gathers weights again: then it is less.
+// and the optimizer, in the order of Stage::bodies. Exact but for recompute that gathers weights again, which is
+// left out.
 struct ChunkReplicas {
     ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost);
 
     using Busy = std::array<std::array<Time, body_streams>, 4>;
+    // The compute stream: in the optimizer's body alone.
     Busy of(std::int64_t layers) const;
+    // What computing loses, at least, to collectives beside pass `body` over so many layers, each computed
+    // in `layer`.
+    Time lost(std::size_t body, std::int64_t layers, Time layer) const;
 
 private:
     Busy apart_{}, layer_{};
+    std::int16_t share_ = 0;
 };
 
 // The region that a chunk's passes need for what lives inside them.

@@ -132,6 +132,13 @@ ChunkPieces::Whole ChunkPieces::sum() const {
     for (const Use& use : uses_) {
         add(out.forward, use.piece->forward, use.times);
         out.slot += use.piece->slot * use.times;
+        if (use.key.count == 0) continue;
+        const bool single = use.key.count == 1, fresh = &use == &uses_[1];
+        const auto least = [&](Time& layer, Time computing) {
+            layer = !single ? Time{} : fresh ? computing : std::min(layer, computing);
+        };
+        least(out.forward_layer, use.piece->forward.computing);
+        least(out.backward_layer, use.piece->backward.computing);
     }
     for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) add(out.backward, use->piece->backward, use->times);
     return out;

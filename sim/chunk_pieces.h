@@ -31,6 +31,8 @@ public:
         Pass forward, backward;
         Bytes slot;     // kept of a microbatch between the two
         Bytes message;  // passed from a chunk to the next
+        // Computing in the pass over the layer that takes least; 0 where several are recomputed as one.
+        Time forward_layer, backward_layer;
     };
 
     // `alternation`: as window_alternation. `cost()` is asked only where a piece is new.

@@ -214,7 +214,7 @@ Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
 Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) const {
     const double line = message_line_gbps(grid_, stage, peer, devices_per_node_, network_);
     return took(line > 0 ? network_message_us(bytes.value, line, network_.constants)
-                                      : domain_message_us(bytes.value, domain_));
+                         : domain_message_us(bytes.value, domain_));
 }
 
 Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage) const {

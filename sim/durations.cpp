@@ -1,8 +1,21 @@
 #include "sim/durations.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace foretrain {
+
+namespace {
+
+// What computing loses to a collective, and no pause of a fixed length?
+bool is_beside(const Instruction& i) { return i.kind == InstructionKind::stall && i.like != InstructionKind::kernel; }
+
+}  // namespace
+
+Time most_lost(Time computed, std::int16_t share) {
+    if (share >= Instruction::whole) return Time{INT64_MAX};
+    return Time{computed.value / (Instruction::whole - share) * share};
+}
 
 void InstructionDurations::begin_stage(const std::vector<KernelArgs>& kernels, std::int64_t stage, double slowdown) {
     args_ = &kernels;
@@ -10,9 +23,28 @@ void InstructionDurations::begin_stage(const std::vector<KernelArgs>& kernels, s
     slowdown_ = slowdown;
     kernels_.assign(kernels.size(), Time{-1});
     remembered_.fill(Remembered{});
+    computed_.fill(Time{});
+}
+
+Time& InstructionDurations::computed_beside(InstructionKind collective) {
+    return computed_[collective == InstructionKind::all_gather ? 0 : 1];
+}
+
+void InstructionDurations::took(const Instruction& i, Time time) {
+    if (i.stream == Stream::gather || i.stream == Stream::reduce)
+        computed_[i.stream == Stream::gather ? 0 : 1] = Time{};
+    else if (i.stream == Stream::compute && !is_beside(i))
+        for (Time& t : computed_) t += time;
 }
 
 Time InstructionDurations::of(const Instruction& i, const CostModel& cost) {
+    Time time = undisturbed(i, cost);
+    if (is_beside(i)) time = std::min(time, most_lost(computed_beside(i.like), i.share));
+    took(i, time);
+    return time;
+}
+
+Time InstructionDurations::undisturbed(const Instruction& i, const CostModel& cost) {
     switch (i.kind) {
         case InstructionKind::alloc:
         case InstructionKind::free:

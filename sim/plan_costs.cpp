@@ -259,17 +259,17 @@ Bytes PlanCosts::peak_bytes() {
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
-const ChunkReplicas::Busy& PlanCosts::replicas_of(Chunk& chunk) {
-    if (chunk.replicas) return *chunk.replicas;
+const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
+    if (chunk.replicas != nullptr) return *chunk.replicas;
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) |
                                (p.sequence_parallel ? 4 : 0) | (p.overlap.gradient_reduce ? 8 : 0) |
                                (p.overlap.parameter_gather ? 16 : 0);
     const Key key{{p.tensor, p.context, p.data, p.pipeline, zero(), p.zero_shard_size, flags}};
-    const ChunkReplicas& replicas = part(known_replicas_, key, [&] {
+    chunk.replicas = &part(known_replicas_, key, [&] {
         return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, mesh().cost);
     });
-    return chunk.replicas.emplace(replicas.of(chunk.shape.layers));
+    return *chunk.replicas;
 }
 
 PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
@@ -280,11 +280,13 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
     std::array<Time, body_streams> busy{};
     gather_chunks(stage);
     for (std::size_t c = 0; c < stage_.size(); ++c) {
-        const ChunkReplicas::Busy& also = replicas_of(*stage_[c]);
         const ChunkPieces::Whole& passes = stage_[c]->passes;
-        const Time f = passes.forward.computing + also[forward][compute],
-                   b = passes.backward.computing + also[backward][compute],
-                   last = passes.backward.computing + also[backward_last][compute];
+        const ChunkReplicas& replicas = replicas_of(*stage_[c]);
+        const std::int64_t layers = stage_[c]->shape.layers;
+        const ChunkReplicas::Busy also = replicas.of(layers);
+        const Time f = passes.forward.computing + replicas.lost(forward, layers, passes.forward_layer),
+                   b = passes.backward.computing + replicas.lost(backward, layers, passes.backward_layer),
+                   last = passes.backward.computing + replicas.lost(backward_last, layers, passes.backward_layer);
         out.passes += (f + b) * (microbatches_ - 1) + f + last;
         for (const std::size_t s : {gather, reduce})
             busy[s] += (also[forward][s] + also[backward][s]) * (microbatches_ - 1) + also[forward][s] +

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -76,7 +75,7 @@ private:
     struct Chunk {
         StageShape shape;
         ChunkPieces::Whole passes;
-        std::optional<ChunkReplicas::Busy> replicas;  // once it is asked for
+        const ChunkReplicas* replicas = nullptr;  // once it is asked for
         const ChunkState* state = nullptr;
         Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
     };
@@ -90,15 +89,15 @@ private:
     // The stages among which the largest and the slowest are, one for all that are alike.
     const std::vector<std::int64_t>& distinct_stages();
     Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
-    const ChunkReplicas::Busy& replicas_of(Chunk& chunk);
+    const ChunkReplicas& replicas_of(Chunk& chunk);
     // Of one stage, as bound() adds them up.
     struct StageWork {
-        Time passes;       // computing in all passes
-        Time hosting;      // of the host in them
-        Time first;        // computing in a forward and the last backward pass of the first chunk
-        Time reductions;   // that remain when computing is over
-        Time ending;       // the optimizer, or the gathers that follow it
-        Time alongside;    // the busiest of the other streams
+        Time passes;      // computing in all passes
+        Time hosting;     // of the host in them
+        Time first;       // computing in a forward and the last backward pass of the first chunk
+        Time reductions;  // that remain when computing is over
+        Time ending;      // the optimizer, or the gathers that follow it
+        Time alongside;   // the busiest of the other streams
     };
     StageWork work_of(std::int64_t stage);
     Key key_of(const StageShape& shape, const BriefLayers& brief) const;
@@ -127,7 +126,7 @@ private:
     Mesh* mesh_ = nullptr;
     ChunkPieces* pieces_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
-    std::deque<Chunk> chunks_;         // of the plan at hand, by shape
+    std::deque<Chunk> chunks_;   // of the plan at hand, by shape
     std::vector<Chunk*> stage_;  // of the stage at hand
     std::vector<std::int64_t> clocks_;
     StageBodies bodies_;

@@ -15,7 +15,7 @@ Instruction in_section(Instruction i, std::int32_t section) {
     return i;
 }
 
-// What compute loses to a collective over the replicas that runs beside it from here on.
+// What compute lost to a collective over the replicas that ran beside it up to here.
 Instruction stall_beside(const Instruction& collective, std::int16_t share) {
     Instruction i;
     i.kind = InstructionKind::stall;
@@ -92,8 +92,10 @@ public:
         for (std::int32_t i = 0; i < n; ++i) {
             while (now < runs_.size() && i > runs_[now].last) ++now;
             const bool begins = now < runs_.size() && i == runs_[now].first;
-            if (begins && prefetch() && now >= 1) gather(now + 1);
-            if (begins && prefetch()) stall_beside_gather(now + 1);
+            if (begins && prefetch() && now >= 1) {
+                stall_beside_gather(now);
+                gather(now + 1);
+            }
             if (begins && !prefetch()) gather(now);
             const std::int32_t kept = rewriter_.keep(i);
             if (rewriter_.at(kept).stream != Stream::host) latest_ = kept;
@@ -132,7 +134,7 @@ private:
     }
 
     void stall_beside_gather(std::size_t run) {
-        if (run >= runs_.size() || c_.added.beside_data == 0) return;
+        if (c_.added.beside_data == 0) return;
         rewriter_.insert(stall_beside(rewriter_.at(gathers_[run]), c_.added.beside_data));
     }
 
@@ -250,14 +252,14 @@ private:
 
     void reduce(Contribution& u) {
         const std::int32_t before = rewriter_.size();
+        if (overlaps() && reduced_ >= 0 && c_.added.beside_data > 0)
+            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
         const Wait written{u.written, Stream::compute};
         sum_replicated(u, written);
         sum_over_replicas(u, written);
         u.done = rewriter_.size() - 1;
         if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
-        if (overlaps() && c_.added.beside_data > 0 && c_.replicas() > 1)
-            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
     }
 
     void sum_replicated(Contribution& u, Wait written) {
