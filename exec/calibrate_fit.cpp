@@ -33,6 +33,8 @@ struct Agreement {
         return fmt::format("{} measurements, median error {:.1f} %, p90 {:.1f} %", measured.size(), 100 * e.median,
                            100 * e.p90);
     }
+    // Four of five measurements lie within it: what a spread is.
+    double spread() const { return std::min(error_of(predicted, measured).p80, 1.0); }
 };
 
 template <class Form>
@@ -87,7 +89,9 @@ GemmFit fit_gemm(const Measurements& m, DType type, double bandwidth, const Birt
         return sum;
     };
     GemmConstants c = with(minimise(badness, {0, std::log(1e-4), std::log(1.0)}));
-    c.born = certificate(born, Agreement{predicted(c), measured}.text());
+    const Agreement agreement{predicted(c), measured};
+    c.spread = agreement.spread();
+    c.born = certificate(born, agreement.text());
     return {c, FlopRate{core.flops * 1e6}};
 }
 
@@ -126,6 +130,7 @@ AttentionConstants fit_attention(const Measurements& m, const std::map<DType, Fl
     a.kernel = "cpu";
     a.forward = fit_attention(m, false, peak, agreement);
     a.backward = fit_attention(m, true, peak, agreement);
+    a.spread = agreement.spread();
     a.born = certificate(born, agreement.text());
     return a;
 }
@@ -167,6 +172,7 @@ MemoryBoundConstants fit_memory_bound(const Measurements& m, double bandwidth, c
         const std::vector<double> x = fit(form(table), 2, table.us, agreement);
         out.overrides.push_back({std::string(name_of(kind)), x[0], finite_inverse(x[1])});
     }
+    out.spread = agreement.spread();
     out.born = certificate(born, agreement.text());
     return out;
 }
@@ -205,6 +211,7 @@ DomainConstants fit_domain(const Measurements& m, const Birthplace& born) {
     Agreement agreement;
     d = with_ring(fit(ring, 3, ring_times, agreement), finite_inverse);
     d = with_pairwise(fit(message, 3, message_times, agreement), finite_inverse);
+    d.spread = agreement.spread();
     d.born = certificate(born, agreement.text());
     return d;
 }

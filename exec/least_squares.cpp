@@ -115,7 +115,8 @@ FitError error_of(const std::vector<double>& predicted, const std::vector<double
     std::vector<double> errors;
     for (std::size_t i = 0; i < predicted.size(); ++i) errors.push_back(std::abs(predicted[i] / measured[i] - 1));
     std::sort(errors.begin(), errors.end());
-    return {errors[errors.size() / 2], errors[errors.size() * 9 / 10]};
+    const std::size_t n = errors.size();
+    return {errors[n / 2], errors[n * 8 / 10], errors[n * 9 / 10]};
 }
 
 }  // namespace foretrain

@@ -23,7 +23,7 @@ std::vector<double> fit_linear(const std::function<double(std::size_t, const std
 std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start);
 
 struct FitError {
-    double median = 0, p90 = 0;  // of |predicted / measured - 1|
+    double median = 0, p80 = 0, p90 = 0;  // of |predicted / measured - 1|
 };
 FitError error_of(const std::vector<double>& predicted, const std::vector<double>& measured);
 

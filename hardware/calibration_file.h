@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "hardware/basis.h"
 #include "hardware/calibration.h"
 #include "hardware/fields.h"
 
@@ -41,7 +42,7 @@ std::optional<Carried> carried_over(FieldReader& in);
 template <class Part>
 void carry_over(Part& part, const Carried& c) {
     part.spread = c.spread;
-    part.born.source = "carried over from " + c.like + " (" + c.reason + "): " + part.born.source;
+    part.born.source = std::string(carried_over_from) + c.like + " (" + c.reason + "): " + part.born.source;
 }
 
 }  // namespace foretrain

@@ -41,6 +41,11 @@ struct Framework {
     bool loss_fp32_copy = false;         // logits are copied to fp32 and kept for the backward pass
     bool recompute_stops_early = false;  // a recompute leaves out what the backward pass does not read
     Bytes reserved;                      // held outside its tensors, on top of the device's own
+    bool builds_on_host = false;         // each rank builds its weights in host memory before they are on the device
+    bool checkpoints_beside = false;     // can write a checkpoint beside training, from a copy in host memory
+    // Relative half-width of an interval that holds a measured step in four cases of five, if all constants of
+    // device and links are right; 0: not stated.
+    double step_spread = 0;
     SoftwareCosts costs;
     std::map<std::string, std::string> sources;  // by field, and by group of costs
 };

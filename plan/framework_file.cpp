@@ -134,6 +134,9 @@ void read_abilities(const Json& value, Framework& f) {
     flag(value, "loss_fp32_copy", f.loss_fp32_copy);
     flag(value, "recompute_stops_early", f.recompute_stops_early);
     integer(value, "reserved_bytes", f.reserved.value, 0, std::int64_t{1} << 40);
+    flag(value, "builds_on_host", f.builds_on_host);
+    flag(value, "checkpoints_beside", f.checkpoints_beside);
+    number(value, "step_spread", f.step_spread, 0, widest_spread);
 }
 
 void read_sources(const Json& version, Framework& f) {
@@ -179,6 +182,9 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "loss_fp32_copy",
                            "recompute_stops_early",
                            "reserved_bytes",
+                           "builds_on_host",
+                           "checkpoints_beside",
+                           "step_spread",
                            "costs",
                            "sources"});
         Framework f;

@@ -7,6 +7,7 @@
 #include "reports/prediction_parts.h"
 #include "reports/prediction_report.h"
 #include "reports/text_table.h"
+#include "reports/trust_report.h"
 
 namespace foretrain {
 
@@ -114,6 +115,8 @@ Json prediction_json(const Prediction& p) {
     out.set("breakdown_s", std::move(time));
     out.set("communication_bytes_per_gpu", std::move(communication));
     out.set("memory", memory_json(p));
+    if (!p.interval.parts.empty()) out.set("step_time_interval", interval_json(p.interval));
+    if (!p.memory.empty()) out.set("host_memory_per_node", host_json(p.host));
     if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(slowest(p)));
     if (!p.wire.empty()) out.set("communication_by_collective", collectives_json(p));
     if (p.nearest) out.set("nearest_changes", nearest_json(p));
@@ -159,8 +162,9 @@ std::string prediction_csv_heading() {
     for (const TimePart& part : by_pass({})) cells.push_back(part.key + "_s");
     for (const TimePart& part : breakdown({})) cells.push_back(part.key + "_s");
     for (const auto& [axis, bytes] : communication_by_axis({})) cells.push_back(axis + "_bytes_per_gpu");
-    for (const char* name : {"training_days", "training_gpu_hours", "training_usd_least", "training_usd_most",
-                             "training_mwh", "verdict", "margin_bytes"})
+    for (const char* name :
+         {"training_days", "training_gpu_hours", "training_usd_least", "training_usd_most", "training_mwh", "verdict",
+          "margin_bytes", "step_time_low_s", "step_time_high_s", "weakest_part", "host_bytes_per_node"})
         cells.emplace_back(name);
     return csv_line(cells);
 }
@@ -220,6 +224,11 @@ std::string prediction_csv_line(const Prediction& p) {
     cells.push_back(known(c.watts > 0, c.megawatt_hours));
     cells.emplace_back(laid_out ? name_of(verdict.fit) : "");
     cells.push_back(known(laid_out, verdict.margin.value));
+    const bool trusted = !p.interval.parts.empty();
+    cells.push_back(known(trusted, seconds(p.interval.low)));
+    cells.push_back(known(trusted, seconds(p.interval.high)));
+    cells.emplace_back(trusted ? key_of(p.interval.parts.front().part) : "");
+    cells.push_back(known(laid_out, p.host.needed().value));
     return csv_line(cells);
 }
 

@@ -10,6 +10,7 @@
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
 #include "reports/text_table.h"
+#include "reports/trust_report.h"
 
 namespace foretrain {
 
@@ -70,7 +71,7 @@ std::string speed_table(const Prediction& p) {
         peak == p.plan.cluster.device.peak.end()
             ? "peak unknown"
             : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.precision));
-    return line("Step time", figure(p.step)) +
+    return line("Step time", figure(p.step), interval_text(p)) +
            line("Tokens/s", grouped(p.tokens_per_second()), grouped(tokens_per_second_per_device(p)) + " per GPU") +
            line("TFLOP/s per GPU", fmt::format("{:.4g}", p.model_tflops_per_device()), of) +
            line("MFU", percent(p.mfu()), "attention in full, no recompute") +
@@ -156,7 +157,7 @@ std::string time_table(const Prediction& p) {
     std::string passes;
     for (const TimePart& part : by_pass(slowest))
         passes += fmt::format("{}{} {}", passes.empty() ? "kernels: " : ", ", part.label, figure(part.time));
-    return s + line("  = step", figure(slowest.step), passes);
+    return s + line("  = step", figure(slowest.step), passes) + trust_table(p);
 }
 
 std::string memory_unit(const Prediction& p) { return MemoryUnit(largest_allocation(p)).name; }
@@ -203,7 +204,8 @@ std::string prediction_table(const Prediction& p) {
         if (p.training) s += training_table(*p.training) + "\n";
     }
     if (!p.memory.empty())
-        s += fmt::format("Memory              {} on each GPU, by stage\n{}", memory_unit(p), memory_table(p));
+        s += fmt::format("Memory              {} on each GPU, by stage\n{}{}", memory_unit(p), memory_table(p),
+                         host_table(p));
     return s;
 }
 

@@ -9,6 +9,8 @@
 #include "plan/program/lower.h"
 #include "sim/estimate.h"
 #include "sim/flops.h"
+#include "sim/host_memory.h"
+#include "sim/interval.h"
 #include "sim/plan_costs.h"
 #include "sim/simulator.h"
 
@@ -75,6 +77,8 @@ Prediction predict(const Plan& plan, PlanCosts* shared) {
     p.step = e.step;
     p.times = std::move(e.times);
     tell_bubble(p, estimator);
+    p.interval = step_interval(p);
+    p.host = host_memory(p);
     p.peaks = estimator.peaks();
     p.wire = estimator.wire();
     const Training& t = plan.training;

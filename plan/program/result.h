@@ -14,6 +14,8 @@
 #include "plan/check.h"
 #include "plan/plan.h"
 #include "plan/program/advice.h"
+#include "plan/program/host_memory.h"
+#include "plan/program/step_interval.h"
 #include "plan/program/trace.h"
 #include "plan/program/training_cost.h"
 
@@ -69,6 +71,8 @@ struct Prediction {
     Plan plan;
     std::vector<Rejection> rejections;                  // not empty: nothing else is meaningful but what it names
     Time step;                                          // the slowest rank
+    StepInterval interval;                              // that holds the true step in four cases of five
+    HostMemory host;                                    // of the node that needs most
     std::vector<StageTime> times;                       // by stage
     std::vector<StageMemory> memory;                    // by stage
     std::vector<PeakMoment> peaks;                      // by stage: when its live peak is reached

@@ -108,6 +108,7 @@ TEST(Fit, GivesBackTheConstantsThatMadeTheTimes) {
     EXPECT_NEAR(g->launch_us, 3, 0.5);
     EXPECT_NEAR(g->tile_overhead_us, 1e-4, 2e-5);
     EXPECT_EQ(g->born.device, "imaginary");
+    EXPECT_LT(g->spread, 0.02) << "four of five of the times that it was fitted to";
 
     for (const MemoryBoundConstants::Override& o : c.device.calibration.memory_bound.overrides) {
         if (o.kind == "cast") continue;

@@ -22,6 +22,7 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
             EXPECT_FALSE(f.sources.empty());
             EXPECT_EQ(f.runnable, name == "foretrain");
             EXPECT_EQ(f.costs == SoftwareCosts{}, f.runnable) << "our engine alone costs nothing besides";
+            EXPECT_GT(f.step_spread, 0) << "no profile is certain: " << name << "@" << version;
         }
         EXPECT_EQ(find_framework(name), find_framework(name + "@" + versions.back())) << "the newest is meant";
     }

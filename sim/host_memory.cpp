@@ -1,0 +1,80 @@
+#include "sim/host_memory.h"
+
+#include <algorithm>
+
+#include "models/parameters.h"
+#include "plan/framework.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr std::int64_t bytes_of_a_token = 16;
+
+Bytes with_buffers(Bytes b) { return b * 3 / 2; }
+
+std::int64_t largest_weight(const Plan& plan, const Framework& framework) {
+    const std::int64_t vocab = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
+    std::int64_t most = 0;
+    const auto look = [&](const UnitRef& unit) {
+        for (const ParameterSpec& p : unit_parameters(plan.model, unit, vocab))
+            most = std::max(most, p.elements(plan.parallelism.tensor));
+    };
+    look({UnitKind::embedding});
+    look({UnitKind::layer, 0});  // layers are alike
+    look({UnitKind::head});
+    return most;
+}
+
+// What `of_rank` of the stages comes to on the node that holds most. Ranks fill nodes in order, and stages are
+// the furthest apart: it is the node where a stage begins or ends, or one inside it.
+template <class OfRank>
+Bytes most_on_a_node(const Plan& plan, const OfRank& of_rank) {
+    const RankGrid grid = plan.grid();
+    const std::int64_t of_stage = grid.tensor * grid.context * grid.data, of_node = plan.cluster.devices_per_node;
+    const auto on_node = [&](std::int64_t node) {
+        Bytes sum;
+        const std::int64_t end = std::min((node + 1) * of_node, grid.world());
+        for (std::int64_t rank = node * of_node; rank < end;) {
+            const std::int64_t stage = rank / of_stage;
+            const std::int64_t next = std::min(end, (stage + 1) * of_stage);
+            sum += of_rank(static_cast<std::size_t>(stage)) * (next - rank);
+            rank = next;
+        }
+        return sum;
+    };
+    Bytes most;
+    for (std::int64_t stage = 0; stage < grid.pipeline; ++stage) {
+        const std::int64_t first = stage * of_stage / of_node, last = ((stage + 1) * of_stage - 1) / of_node;
+        for (const std::int64_t node : {first, std::min(first + 1, last), last}) most = std::max(most, on_node(node));
+    }
+    return most;
+}
+
+}  // namespace
+
+HostMemory host_memory(const Prediction& p) {
+    HostMemory host;
+    const Plan& plan = p.plan;
+    host.capacity = plan.cluster.host_memory;
+    if (p.memory.empty()) return host;
+    const Framework& framework = framework_named(plan.framework);
+    if (framework.runnable) return host;
+    const StateTypes types = state_types(plan.training.precision);
+    if (framework.builds_on_host && plan.parallelism.zero_stage == 3) {
+        const Bytes largest{4 * largest_weight(plan, framework)};
+        host.building = most_on_a_node(plan, [&](std::size_t) { return with_buffers(largest); });
+    } else if (framework.builds_on_host) {
+        host.building = most_on_a_node(
+            plan, [&](std::size_t s) { return with_buffers(p.memory[s].weights / size_of(types.weight) * 4); });
+    }
+    if (framework.checkpoints_beside)
+        host.checkpoint =
+            most_on_a_node(plan, [&](std::size_t s) { return p.memory[s].weights + p.memory[s].optimizer; });
+    const std::int64_t tokens = plan.training.global_batch_size / plan.parallelism.data *
+                                plan.training.sequence_length / plan.parallelism.context;
+    host.batch = most_on_a_node(plan, [&](std::size_t) { return Bytes{bytes_of_a_token * tokens}; });
+    return host;
+}
+
+}  // namespace foretrain
