@@ -145,6 +145,18 @@ TEST(GoldenPipeline, MessagesHoldUpTheStagesAtBothEnds) {
     EXPECT_EQ(step(false), from_microseconds(20));
 }
 
+// The optimizer steps chunk by chunk, but once: what it stands still for is shared among them.
+TEST(GoldenPipeline, AStepStandsStillOnceHoweverManyChunks) {
+    Plan plan = pipeline(2, 1, 4, 8);
+    plan.framework = "megatron-lm@2022";
+    for (const std::int64_t chunks : {1, 2, 4}) {
+        plan.parallelism.virtual_pipeline = chunks;
+        ASSERT_EQ(check(plan).size(), 0U);
+        const CostModel cost(plan);
+        EXPECT_EQ(Estimator(make_skeleton(plan), cost).estimate().times[0].overhead, from_microseconds(5000));
+    }
+}
+
 // Without overlap no chunk computes while another's gradients are reduced. 2 stages of 2 chunks of one
 // layer, 2 microbatches, 2 data ranks, every reduction 3 us. F = 1, B = 2; times in us.
 //
