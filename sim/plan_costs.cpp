@@ -254,7 +254,9 @@ Time PlanCosts::bound() {
 const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
     const Timed& time = time_of(chunk);
-    const Key key{{time.number, p.data, zero(), p.zero_shard_size, chunk.times[0], chunk.times[1], p.virtual_pipeline}};
+    // Between which nodes messages go, and whether chunks take turns, decides what passes lose to them.
+    const Key key{{time.number, p.data, zero(), p.zero_shard_size, chunk.times[0], chunk.times[1], p.pipeline,
+                   p.virtual_pipeline}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
         bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, chunk.times, mesh().cost, 0);

@@ -62,7 +62,8 @@ enum class InstructionKind : std::uint8_t {
     recv,            // operand 0 from `peer`
     // what other frameworks cost besides: predicted, never executed
     launch,  // the host enqueues a layer: `count` picoseconds on its stream
-    stall,   // nothing runs for `count` picoseconds, or for a `share` of what a collective `like` it would take
+    stall,   // nothing runs for `count` picoseconds, or for a `share` of what a collective `like` it would take;
+             // on the pipeline's axis because of a message
     // order
     record,    // completes when its stream gets there
     wait,      // holds its stream until its waits are complete
