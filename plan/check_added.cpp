@@ -25,7 +25,8 @@ void check_rules::check_added_magnitude(const Plan& plan, const Framework& f, st
     const UnfusedAttention& u = f.costs.unfused;
     layer += scores * (2 * u.forward_bytes + u.backward_bytes) / std::max(bandwidth, 1.0) * 1e6 * 2;
     const double passes = d(plan.training.global_batch_size) / (d(p.micro_batch_size) * d(p.data));
-    const double time = passes * d(plan.model.layers) * layer * 1e-6;
+    const double messages = 2 * d(p.virtual_pipeline) * (passes + d(p.pipeline)) * f.costs.messages.each_us;
+    const double time = (passes * d(plan.model.layers) * layer + messages) * 1e-6;
     if (!(time <= most_seconds))
         out.push_back(
             {.reason = "step_too_long",

@@ -57,6 +57,12 @@ void read_stall(const Json& value, StallCosts& s) {
     number(value, "step_us", s.step_us, 0, most_us);
 }
 
+void read_messages(const Json& value, MessageCosts& m) {
+    value.only_keys({"each_us", "interleaved"});
+    number(value, "each_us", m.each_us, 0, most_us);
+    integer(value, "interleaved", m.interleaved, 0, 1000);
+}
+
 void read_overlap(const Json& value, OverlapCosts& o) {
     value.only_keys({"tensor_forward", "tensor_backward", "data_inside", "data_across", "data_takes"});
     integer(value, "tensor_forward", o.tensor_forward, 0, 1000);
@@ -93,9 +99,10 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "overlap", "traffic", "attention"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
+    if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);

@@ -34,6 +34,16 @@ struct StallCosts {
     bool operator==(const StallCosts&) const = default;
 };
 
+// Of a message between stages that a pass begins with, besides what it takes on its way: compute stands still
+// while the host launches both directions and synchronises. With one chunk a stage nothing can be computed while
+// the message is on its way, and the schedule itself says so. Where chunks take turns it may come while another
+// pass runs; compute then stands still for a share, per mille, of both.
+struct MessageCosts {
+    double each_us = 0;
+    std::int64_t interleaved = 0;
+    bool operator==(const MessageCosts&) const = default;
+};
+
 // Shares in per mille of what a collective takes.
 struct OverlapCosts {
     // For which compute waits, of a tensor collective; the rest is behind products.
@@ -69,6 +79,7 @@ struct UnfusedAttention {
 struct SoftwareCosts {
     HostCosts host;
     StallCosts stall;
+    MessageCosts messages;
     OverlapCosts overlap;
     TrafficFactors traffic;
     std::vector<AttentionFactor> attention;

@@ -48,6 +48,9 @@ void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time ti
         out.attention += time;
 }
 
+// What compute stands still for because of a message (plan/program/body_passes.h).
+bool is_message_stall(const Instruction& i) { return i.kind == InstructionKind::stall && i.axis == Axis::pipeline; }
+
 void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time once, std::int64_t times) {
     const Time time = once * times;
     if (i.kind == InstructionKind::kernel) {
@@ -60,7 +63,10 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
     if (i.kind == InstructionKind::stall) {
-        if (i.like == InstructionKind::kernel) out.overhead += time;
+        if (is_message_stall(i))
+            out.messages += time;
+        else if (i.like == InstructionKind::kernel)
+            out.overhead += time;
         return;  // what others take of computing is theirs: see account_body in sim/timeline.cpp
     }
     if (i.axis == Axis::tensor)
@@ -157,6 +163,13 @@ BodyCost body_cost(const Body& body, const Stage& stage, InstructionDurations& d
         const std::int64_t often = repeat != body.repeats.end() && at >= repeat->begin ? repeat->times : 1;
         count_work(out, body.code[n], stage, body.recomputed[n] != 0, times[n], often);
         count_wire(out, body.code[n], grid, often);
+    }
+    out.exit_without_messages = out.exit;
+    if (out.messages > Time{}) {
+        std::vector<Time> others = times;
+        for (std::size_t n = 0; n < times.size(); ++n)
+            if (is_message_stall(body.code[n])) others[n] = Time{};
+        out.exit_without_messages = ways_through(body, others);
     }
     const auto exit_without = [&](Stream stream, const std::array<std::int64_t, body_ports>& as_before) {
         if (out.busy[static_cast<std::size_t>(stream)] == Time{0}) return as_before;

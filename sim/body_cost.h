@@ -29,11 +29,13 @@ struct BodyCost {
     // The same to the compute stream, if what the host does took no time, and if what the context stream does
     // took none either: the differences are what computing waits for them.
     std::array<std::int64_t, body_ports> exit_without_host{}, exit_without_either{};
+    Ways exit_without_messages{};  // if compute did not stand still for the pass' message
 
     std::array<Time, body_streams> busy{};  // of each stream
     Time kernels;                           // on the compute stream, recompute apart
     Time recompute;
-    Time overhead;                                    // stalls of a fixed length
+    Time overhead;  // stalls of a fixed length, but for those for messages
+    Time messages;
     Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
     Time tensor, context;                             // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half

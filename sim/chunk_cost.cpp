@@ -77,6 +77,7 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
     passes[1] = {base.backward.compact.body, &base.backward.durations};
     passes[2] = passes[1];
     for (std::size_t b = 0; b < 3; ++b) {
+        add_message_stalls(context, shape, passes[b].body);
         add_parameter_gather(context, state, passes[b].body);
         if (b > 0) add_gradient_reduce(context, state, state.kernels, passes[b].body, b == 2);
     }

@@ -25,6 +25,19 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
         }
     }
     check_length(bodies_, skeleton.microbatches);
+    free_ = bodies_;
+    std::map<const BodyCost*, const BodyCost*> freed;
+    for (std::vector<const BodyCost*>& bodies : free_)
+        for (const BodyCost*& body : bodies) {
+            if (body->messages == Time{}) continue;
+            const BodyCost*& other = freed[body];
+            if (other == nullptr) {
+                free_costs_.push_back(*body);
+                free_costs_.back().exit = body->exit_without_messages;
+                other = &free_costs_.back();
+            }
+            body = other;
+        }
 }
 
 TimelineDurations Estimator::durations() const {
@@ -45,19 +58,19 @@ void Estimator::make_timeline() {
     timeline_ = own_timeline_.get();
 }
 
-Estimate Estimator::estimate_with(const TimelineDurations& durations) {
+Estimate Estimator::estimate_with(const TimelineDurations& durations, const StageBodies& bodies) {
     if (timeline_ == nullptr) make_timeline();
-    return timeline_->run(bodies_, durations, skeleton_.microbatches);
+    return timeline_->run(bodies, durations, skeleton_.microbatches);
 }
 
-Estimate Estimator::estimate() { return estimate_with(durations()); }
+Estimate Estimator::estimate() { return estimate_with(durations(), bodies_); }
 
 Estimate Estimator::estimate_with_free_messages() {
     TimelineDurations d = durations();
     std::fill(d.next.begin(), d.next.end(), Time{});
     std::fill(d.previous.begin(), d.previous.end(), Time{});
     d.reduce_tied = {};
-    return estimate_with(d);
+    return estimate_with(d, free_);
 }
 
 Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {

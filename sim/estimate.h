@@ -8,6 +8,7 @@
 //   e.bound() <= e.estimate().step
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -29,12 +30,13 @@ public:
 
     Time bound() const;
     Estimate estimate();
-    // The same if what runs between stages took no time: what it is shorter by is what messages cost.
+    // The same if what runs between stages took no time, and passes did not stand still for it: what it is shorter
+    // by is what messages cost.
     Estimate estimate_with_free_messages();
 
     // A timeline that serves the plan, made before; else the first estimate makes one.
     void use(const Timeline& timeline) { timeline_ = &timeline; }
-    std::uint32_t activity() const { return activity_of(bodies_); }
+    std::uint32_t activity() const { return activity_of(bodies_) | activity_of(free_); }
 
     // Exact, in closed form: no clock is needed.
     std::vector<StageMemory> memory() const;  // without what is reserved outside
@@ -46,7 +48,7 @@ public:
 private:
     TimelineDurations durations() const;
     void make_timeline();
-    Estimate estimate_with(const TimelineDurations& durations);
+    Estimate estimate_with(const TimelineDurations& durations, const StageBodies& bodies);
     bool is_last_backward(std::size_t stage, const Instruction& pass) const;
 
     using Busy = std::array<Time, body_streams>;
@@ -61,6 +63,8 @@ private:
     const CostModel& cost_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
     StageBodies bodies_;                                   // as instructions name them
+    std::deque<BodyCost> free_costs_;                      // of those that stand still for messages, if they did not
+    StageBodies free_;                                     // with those in their place
     std::vector<std::vector<Instruction>> code_;           // chunk-level, by stage
 };
 

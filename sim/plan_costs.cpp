@@ -265,7 +265,7 @@ const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
     const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) |
                                (p.sequence_parallel ? 4 : 0) | (p.overlap.gradient_reduce ? 8 : 0) |
                                (p.overlap.parameter_gather ? 16 : 0);
-    const Key key{{p.tensor, p.context, p.data, p.pipeline, zero(), p.zero_shard_size, flags}};
+    const Key key{{p.tensor, p.context, p.data, p.pipeline, p.virtual_pipeline, zero(), p.zero_shard_size, flags}};
     chunk.replicas = &part(known_replicas_, key, [&] {
         return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, mesh().cost);
     });
@@ -330,7 +330,9 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
     const Parallelism& p = plan_.parallelism;
     const BriefLayers brief = brief_of(chunk);
     const Timed& time = time_of(chunk, brief);
-    const Key key{{time.number, p.data, zero(), p.zero_shard_size, brief.times[0], brief.times[1]}};
+    // Between which nodes messages go, and whether chunks take turns, decides what passes lose to them.
+    const Key key{{time.number, p.data, zero(), p.zero_shard_size, brief.times[0], brief.times[1], p.pipeline,
+                   p.virtual_pipeline}};
     return part(known_bodies_, key, [&] {
         auto bodies = std::make_unique<Bodies>();
         bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, brief.times, mesh().cost, 0);

@@ -99,7 +99,7 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
     // Inside a pass the compute stream idles for nothing but that, gathers and reductions; and what those take
     // of its time while it computes is theirs.
     t.data_exposed += took.all - took.for_host - took.for_context - cost.kernels - cost.recompute - cost.overhead -
-                      cost.tensor - cost.context;
+                      cost.messages - cost.tensor - cost.context;
 }
 
 // later + n (later - earlier), part by part

@@ -37,7 +37,11 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.host_waits = c.host.waits_for_messages && p.pipeline > 1;
     a.stall_forward = from_microseconds(c.stall.forward_us);
     a.stall_backward = from_microseconds(c.stall.backward_us);
-    a.stall_step = from_microseconds(c.stall.step_us);
+    a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
+    const bool interleaved = p.virtual_pipeline > 1;
+    a.message = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
+    const Time message = from_microseconds(c.messages.each_us);
+    a.stall_message = interleaved ? message * c.messages.interleaved / Instruction::whole : message;
     a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
     a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
     a.data = static_cast<std::int16_t>(c.overlap.data_takes);

@@ -16,7 +16,9 @@ struct AddedCosts {
     Time launch_collective;                              // of each tensor collective, besides
     bool host_waits = false;                             // a pass is launched from when its input is there
     Time stall_forward, stall_backward;                  // of a layer
-    Time stall_step;
+    Time stall_step;                                     // of each chunk's part of the optimizer step
+    Time stall_message;                                  // at the beginning of a pass whose input is a message,
+    std::int16_t message = 0;                            // and this share of what the message takes
     std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
     std::int16_t data = Instruction::whole;  // the same of what the data ranks exchange
     std::int16_t beside_data = 0;            // of that, what compute loses to it where it runs beside

@@ -63,7 +63,7 @@ enum class InstructionKind : std::uint8_t {
     // what other frameworks cost besides: predicted, never executed
     launch,  // the host enqueues a layer: `count` picoseconds on its stream
     // nothing runs for `count` picoseconds, or for a `share` of what a collective `like` it takes: as much as computing
-    // beside that lost (sim/durations.h)
+    // beside that lost (sim/durations.h); on the pipeline's axis because of a message
     stall,
     // order
     record,    // completes when its stream gets there

@@ -359,6 +359,7 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
     stage->bodies.push_back(build_optimizer(context, *stage));
     for (std::size_t b = 0; b < stage->bodies.size(); ++b) {
         Body& body = stage->bodies[b];
+        if (body.kind != InstructionKind::optimizer_step) add_message_stalls(context, shape, body);
         add_parameter_gather(context, *stage, body);
         if (body.kind == InstructionKind::backward_chunk)
             add_gradient_reduce(context, *stage, stage->kernels, body, b == 2);

@@ -10,6 +10,7 @@
 
 #include "plan/check.h"
 #include "plan/program/lower.h"
+#include "plan/program/text.h"
 #include "plan/program/verify.h"
 #include "sim/estimate.h"
 #include "sim/simulator.h"
@@ -143,6 +144,105 @@ TEST(GoldenPipeline, MessagesHoldUpTheStagesAtBothEnds) {
     };
     EXPECT_EQ(step(true), from_microseconds(19));
     EXPECT_EQ(step(false), from_microseconds(20));
+}
+
+// The plan's skeleton, made as if its framework stood still for messages.
+Skeleton standing_still(const Plan& plan, Time each, std::int16_t share) {
+    Skeleton s = make_skeleton(plan);
+    s.context.added.stall_message = each;
+    s.context.added.message = share;
+    for (StageSkeleton& stage : s.stages)
+        for (ChunkSkeleton& chunk : stage.chunks) chunk.stage = build_stage(s.context, chunk.stage->shape);
+    return s;
+}
+
+// A framework that makes compute stand still for 1 us at each message, which takes no time itself. 2 stages,
+// 4 microbatches, a layer a stage: a forward pass takes 1 on stage 0, 2 on stage 1; a backward pass 3 and 2.
+//
+//   stage 0  F0 0-1  F1 1-2         B0 5-8  F2 8-9          B1 9-12   F3 12-13  B2 13-16   B3 17-20
+//   stage 1          F0 1-3  B0 3-5  F1 5-7  B1 7-9  F2 9-11  B2 11-13   F3 13-15  B3 15-17
+//
+//   20 in place of (4 + 1) 3 = 15. Of stage 0's 20 - 12 the messages cost 5, and 3 are the bubble.
+//
+// 2 stages of 2 chunks of a layer, 2 microbatches: only F of the first chunk takes 1, only B of the last takes 2.
+//
+//   stage 0  F0.0 0-1  F0.1 1-2  F1.0 3-5  F1.1 5-7   B1.0 9-12  B1.1 13-16   B0.0 16-19  B0.1 19-22
+//   stage 1  F0.0 1-3  F0.1 3-5  F1.0 5-7  B1.0 7-9   F1.1 9-11  B1.1 11-13   B0.0 13-16  B0.1 16-19
+//
+//   22 in place of (2 2 + 1) 3 = 15.
+TEST(GoldenPipeline, StagesStandStillAtMessages) {
+    const Time us = from_microseconds(1);
+    const auto run = [&](const Plan& plan) {
+        const Skeleton skeleton = standing_still(plan, us, 0);
+        const CostModel cost(plan);
+        const Program program = lower(skeleton);
+        EXPECT_EQ(verify(program), std::nullopt);
+        Estimator estimator(skeleton, cost);
+        const Estimate e = estimator.estimate();
+        EXPECT_EQ(step_time(simulate(program, cost)), e.step);
+        EXPECT_LE(estimator.bound(), e.step);
+        EXPECT_EQ(estimator.estimate_with_free_messages().step, us * 15);
+        return e;
+    };
+    const Estimate plain = run(pipeline(2, 1, 4, 2));
+    EXPECT_EQ(plain.step, us * 20);
+    EXPECT_EQ(plain.times[0].pipeline_exposed, us * 8);
+    EXPECT_EQ(plain.times[0].overhead, Time{});
+    EXPECT_EQ(plain.times[0].data_exposed, Time{});
+    EXPECT_EQ(run(pipeline(2, 2, 2, 4)).step, us * 22);
+}
+
+// A share of what a message takes: a quarter of 4 us is the 1 us of above, and comes after the message.
+TEST(GoldenPipeline, StagesStandStillForAShareOfAMessage) {
+    Plan plan = pipeline(2, 2, 2, 4);
+    plan.cluster.domain.pairwise_a_us = 4;
+    const Skeleton skeleton = standing_still(plan, Time{}, 250);
+    const CostModel cost(plan);
+    const Program program = lower(skeleton);
+    EXPECT_EQ(verify(program), std::nullopt);
+    EXPECT_EQ(program_from_text(to_text(program)), program);
+    int passes = 0;
+    for (const StageProgram& stage : program.stages)
+        for (const Instruction& i : stage.instructions)
+            if (i.kind == InstructionKind::stall) {
+                EXPECT_EQ(cost.instruction(i, stage), from_microseconds(1));
+                ++passes;
+            }
+    EXPECT_EQ(passes, 2 * (3 + 3)) << "of each microbatch all but the first pass forward and the first backward";
+    EXPECT_EQ(step_time(simulate(program, cost)), Estimator(skeleton, cost).estimate().step);
+}
+
+// The host of Megatron-LM's first versions enqueues a pass from when the device has synchronised on its message.
+TEST(GoldenPipeline, AHostThatWaitsForMessagesWaitsForWhatTheyTake) {
+    Plan plan = pipeline(2, 2, 2, 4);
+    plan.framework = "megatron-lm@2022";
+    ASSERT_EQ(check(plan).size(), 0U);
+    const Program program = lower(make_skeleton(plan));
+    int passes = 0;
+    for (const StageProgram& stage : program.stages)
+        for (std::size_t n = 0; n < stage.instructions.size(); ++n) {
+            const Instruction& i = stage.instructions[n];
+            if (i.kind != InstructionKind::launch || i.waits == 0) continue;
+            const Instruction& before = stage.instructions[static_cast<std::size_t>(i.wait[0].instruction)];
+            if (before.kind == InstructionKind::wait) continue;  // of a pass without a message
+            EXPECT_EQ(before.kind, InstructionKind::stall);
+            EXPECT_EQ(before.axis, Axis::pipeline);
+            EXPECT_EQ(before.like, InstructionKind::ring_shift) << "the last of the two";
+            ++passes;
+        }
+    EXPECT_EQ(passes, 2 * (3 + 3));
+}
+
+// The optimizer steps chunk by chunk, but once: what it stands still for is shared among them.
+TEST(GoldenPipeline, AStepStandsStillOnceHoweverManyChunks) {
+    Plan plan = pipeline(2, 1, 4, 8);
+    plan.framework = "megatron-lm@2022";
+    for (const std::int64_t chunks : {1, 2, 4}) {
+        plan.parallelism.virtual_pipeline = chunks;
+        ASSERT_EQ(check(plan).size(), 0U);
+        const CostModel cost(plan);
+        EXPECT_EQ(Estimator(make_skeleton(plan), cost).estimate().times[0].overhead, from_microseconds(5000));
+    }
 }
 
 // Without overlap no chunk computes while another's gradients are reduced. 2 stages of 2 chunks of one

@@ -57,8 +57,9 @@ std::vector<Framework> read(std::string_view versions) {
 
 TEST(FrameworkFile, AVersionLikeAnotherSaysWhatDiffers) {
     const auto versions = read(R"({"version": "1", "interleaves": true, "vocab_multiple": 8,
-        "costs": {"host": {"forward_operations": 5, "operation_us": {"1": 20, "1500": 10}}, "stall": {"step_us": 7}},
-        "sources": {"interleaves": "a", "vocab_multiple": "b", "host": "c", "stall": "d"}},
+        "costs": {"host": {"forward_operations": 5, "operation_us": {"1": 20, "1500": 10}}, "stall": {"step_us": 7},
+                  "messages": {"each_us": 90, "interleaved": 300}},
+        "sources": {"interleaves": "a", "vocab_multiple": "b", "host": "c", "stall": "d", "messages": "f"}},
         {"version": "2", "like": "1", "vocab_multiple": 9, "costs": {"host": {"forward_operations": 6}},
          "sources": {"vocab_multiple": "e"}})");
     ASSERT_EQ(versions.size(), 2u);
@@ -68,6 +69,7 @@ TEST(FrameworkFile, AVersionLikeAnotherSaysWhatDiffers) {
     EXPECT_EQ(versions[1].costs.host.forward_operations, 6);
     EXPECT_EQ(versions[1].costs.host.operation_us, versions[0].costs.host.operation_us);
     EXPECT_EQ(versions[1].costs.stall.step_us, 7);
+    EXPECT_EQ(versions[1].costs.messages, (MessageCosts{90, 300}));
     EXPECT_EQ(versions[1].sources.at("vocab_multiple"), "e");
     EXPECT_EQ(versions[1].sources.at("host"), "c");
 }
@@ -88,6 +90,8 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
     EXPECT_EQ(field(R"({"version": "1", "costs": {"overlap": {"tensor_forward": 1001}}, "sources": {"overlap": ""}})"),
               "versions[0].costs.overlap.tensor_forward");
     EXPECT_EQ(field(R"({"version": "1", "costs": {"hosts": {}}})"), "versions[0].costs.hosts");
+    EXPECT_EQ(field(R"({"version": "1", "costs": {"messages": {"interleaved": 1001}}, "sources": {"messages": ""}})"),
+              "versions[0].costs.messages.interleaved");
     EXPECT_EQ(field(R"({"version": "1"})"), "");
 }
 

@@ -102,7 +102,7 @@ TEST(PublishedRuns, StepsAreAsMeasured) {
     const auto path = reference_file("published_runs.jsonl");
     if (!path) GTEST_SKIP() << "FORETRAIN_REFERENCE names no folder with published_runs.jsonl: steps NOT checked";
     std::map<std::string, Seen> by_source;
-    Seen all;
+    Seen all, with_stages;
     std::ifstream lines(*path);
     for (std::string line; std::getline(lines, line);) {
         const Json record = Json::parse(line, *path);
@@ -118,9 +118,11 @@ TEST(PublishedRuns, StepsAreAsMeasured) {
         const double half_width = seconds(p.interval.high - p.step) / seconds(p.step);
         const bool in = seconds(p.interval.low) <= measured && measured <= seconds(p.interval.high);
         for (Seen* seen : {&by_source[source_of(id)], &all}) seen->add(error, half_width, in);
+        if (plan->parallelism.pipeline > 1) with_stages.add(error, half_width, in);
     }
     for (const auto& [source, seen] : by_source) seen.print(source.c_str());
     all.print("all");
+    with_stages.print("with pipelines");
     EXPECT_GT(all.errors.size(), 300U);
     EXPECT_LT(median(all.errors), 0.08);
     for (const auto& [source, seen] : by_source) EXPECT_LT(median(seen.errors), 0.2) << source;
