@@ -138,7 +138,7 @@ ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
     return out;
 }
 
-// The first layer of a pass need not run beside another's collective.
+// Of the first layer of a pass a part may be computed before all that counts.
 Time ChunkReplicas::lost(std::size_t body, std::int64_t layers, Time layer) const {
     return std::min(layer_[body][0], most_lost(layer, share_)) * (layers - 1);
 }

@@ -33,9 +33,12 @@ Time& InstructionDurations::computed_beside(InstructionKind collective) {
 }
 
 void InstructionDurations::took(const Instruction& i, Time time) {
-    if (i.stream == Stream::gather || i.stream == Stream::reduce)
-        computed_[i.stream == Stream::gather ? 0 : 1] = Time{};
-    else if (i.stream == Stream::compute && !is_beside(i))
+    if (i.stream != Stream::compute) return;
+    if (i.kind == InstructionKind::wait)
+        computed_.fill(Time{});
+    else if (is_beside(i))
+        computed_beside(i.like) = Time{};
+    else
         for (Time& t : computed_) t += time;
 }
 

@@ -48,7 +48,7 @@ private:
     std::int64_t stage_ = 0;
     double slowdown_ = 1;
     std::vector<Time> kernels_;  // negative: not known yet
-    // Since the last gather of parameters, and since the last reduction of gradients.
+    // Since the last stall beside a gather of parameters, or a reduction of gradients, or the pass began.
     std::array<Time, 2> computed_{};
     std::array<Remembered, 256> remembered_;
 };

@@ -15,7 +15,7 @@ Instruction in_section(Instruction i, std::int32_t section) {
     return i;
 }
 
-// What compute lost to a collective over the replicas that ran beside it up to here.
+// What compute loses to a collective over the replicas that runs beside it.
 Instruction stall_beside(const Instruction& collective, std::int16_t share) {
     Instruction i;
     i.kind = InstructionKind::stall;
@@ -252,14 +252,15 @@ private:
 
     void reduce(Contribution& u) {
         const std::int32_t before = rewriter_.size();
-        if (overlaps() && reduced_ >= 0 && c_.added.beside_data > 0)
-            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
         const Wait written{u.written, Stream::compute};
         sum_replicated(u, written);
         sum_over_replicas(u, written);
         u.done = rewriter_.size() - 1;
         if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
+        // As if what runs beside it took as long as what ran before it: in a pass over one layer there is no other.
+        if (overlaps() && c_.added.beside_data > 0 && c_.replicas() > 1)
+            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
     }
 
     void sum_replicated(Contribution& u, Wait written) {
