@@ -16,7 +16,9 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
-        unroll_stage(skeleton, s, code_.emplace_back());
+        const Parallelism& p = skeleton.plan.parallelism;
+        flights_.push_back(
+            flight_of(p.schedule, p.pipeline, static_cast<std::int64_t>(s), skeleton.microbatches, p.virtual_pipeline));
         std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
         for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
             const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
@@ -122,8 +124,11 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        m.live_peak = live_peak(skeleton_, s, code_[s]).bytes + m.weights + m.gradients + m.optimizer +
-                      region(Region::gathered) + region(Region::staging);
+        const auto holding = [&](std::size_t c) {
+            return holding_of(*stage.chunks[c].stage, skeleton_.context.types.weight);
+        };
+        m.live_peak = live_peak(flights_[s], stage.chunks.size(), holding).bytes + m.weights + m.gradients +
+                      m.optimizer + region(Region::gathered) + region(Region::staging);
         out.push_back(m);
     }
     return out;
@@ -131,36 +136,48 @@ std::vector<StageMemory> Estimator::memory() const {
 
 std::vector<PeakMoment> Estimator::peaks() const {
     std::vector<PeakMoment> out;
-    for (std::size_t s = 0; s < code_.size(); ++s) out.push_back(moment_of(skeleton_, s, code_[s]));
+    for (std::size_t s = 0; s < flights_.size(); ++s) out.push_back(moment_of(skeleton_, s, flights_[s]));
     return out;
 }
 
+// What is between bodies: messages, and collectives at the step's end. Counted is what the first member sends.
+void Estimator::count_between(InstructionKind kind, Axis axis, DType type, Bytes bytes, std::int64_t times,
+                              WireCount& count) const {
+    Instruction i;
+    i.kind = kind;
+    i.axis = axis;
+    i.type = type;
+    i.count = bytes.value / size_of(type);
+    count[wire_key(axis, kind)] += wire_bytes(i, skeleton_.plan.grid().size(axis), 0) * times;
+}
+
 std::vector<WireCount> Estimator::wire() const {
+    using Kind = InstructionKind;
     std::vector<WireCount> out;
-    const RankGrid grid = skeleton_.plan.grid();
+    const std::int64_t m = skeleton_.microbatches;
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {
         WireCount count;
-        for (const Instruction& i : code_[s]) {
-            // The first microbatch stands for all; but a chunk's last backward pass is another body.
-            const bool last = i.kind == InstructionKind::backward_chunk && is_last_backward(s, i);
-            if (i.microbatch > 0 && !last) continue;
-            const std::int64_t times = i.microbatch < 0 || last                    ? 1
-                                       : i.kind == InstructionKind::backward_chunk ? skeleton_.microbatches - 1
-                                                                                   : skeleton_.microbatches;
-            if (i.body >= 0)
-                for (const auto& [key, bytes] : bodies_[s][at(i.body)]->wire) count[key] += bytes * times;
-            else if (const Bytes bytes = wire_bytes(i, grid.size(i.axis), 0); bytes.value > 0)
-                count[wire_key(i.axis, i.kind)] += bytes * times;
+        const StageSkeleton& stage = skeleton_.stages[s];
+        const StateTypes& types = skeleton_.context.types;
+        const Bytes message{stage.boundary_elements() * size_of(types.weight)};
+        for (const ChunkSkeleton& chunk : stage.chunks) {
+            const Stage& built = *chunk.stage;
+            for (const auto& [body, times] :
+                 {std::pair{built.forward, m}, std::pair{built.backward, m - 1},
+                  std::pair{built.backward_last, std::int64_t{1}}, std::pair{built.optimizer, std::int64_t{1}}})
+                for (const auto& [key, bytes] : bodies_[s][at(chunk.body(body))]->wire) count[key] += bytes * times;
+            const std::int64_t neighbours = (chunk.first() ? 0 : 1) + (chunk.last() ? 0 : 1);
+            if (neighbours > 0) count_between(Kind::send, Axis::pipeline, types.weight, message, neighbours * m, count);
+            if (chunk.last() && skeleton_.context.replicas() > 1)
+                count_between(Kind::all_reduce, Axis::replica, DType::fp64, Bytes{size_of(DType::fp64)}, 1, count);
+            if (skeleton_.tied_across_stages() && (chunk.first() || chunk.last()))
+                count_between(Kind::all_reduce, Axis::embedding, types.gradient, tied_gradient_bytes(skeleton_), 1,
+                              count);
         }
         std::erase_if(count, [](const auto& entry) { return entry.second.value == 0; });
         out.push_back(std::move(count));
     }
     return out;
-}
-
-bool Estimator::is_last_backward(std::size_t s, const Instruction& i) const {
-    const ChunkSkeleton& chunk = skeleton_.stages[s].chunks[at(i.chunk)];
-    return i.body == chunk.body(chunk.stage->backward_last);
 }
 
 double Estimator::executed(Flops BodyCost::*kind) const {

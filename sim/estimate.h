@@ -17,6 +17,7 @@
 #include "plan/program/skeleton.h"
 #include "sim/body_cost.h"
 #include "sim/cost.h"
+#include "sim/flight.h"
 #include "sim/timeline.h"
 
 namespace foretrain {
@@ -46,10 +47,11 @@ public:
     double executed(Flops BodyCost::*kind) const;
 
 private:
+    void count_between(InstructionKind kind, Axis axis, DType type, Bytes bytes, std::int64_t times,
+                       WireCount& count) const;
     TimelineDurations durations() const;
     void make_timeline();
     Estimate estimate_with(const TimelineDurations& durations, const StageBodies& bodies);
-    bool is_last_backward(std::size_t stage, const Instruction& pass) const;
 
     using Busy = std::array<Time, body_streams>;
     struct ChunkBusy {
@@ -65,7 +67,7 @@ private:
     StageBodies bodies_;                                   // as instructions name them
     std::deque<BodyCost> free_costs_;                      // of those that stand still for messages, if they did not
     StageBodies free_;                                     // with those in their place
-    std::vector<std::vector<Instruction>> code_;           // chunk-level, by stage
+    std::vector<Flight> flights_;                          // by stage
 };
 
 }  // namespace foretrain

@@ -24,9 +24,10 @@ Flight flight_of(const std::vector<Pass>& order, std::size_t chunks) {
     Flight out;
     out.most.assign(chunks, 0);
     std::vector<std::int64_t> now(chunks, 0);
-    for (const Pass& pass : order) {
+    for (std::size_t n = 0; n < order.size(); ++n) {
+        const Pass& pass = order[n];
         const auto c = static_cast<std::size_t>(pass.chunk);
-        add(out, {pass.backward, c, now});
+        add(out, {pass.backward, c, now, n, pass.microbatch});
         now[c] += pass.backward ? -1 : 1;
         out.most[c] = std::max(out.most[c], now[c]);
     }
@@ -38,7 +39,10 @@ Flight flight_of(Schedule schedule, std::int64_t stages, std::int64_t stage, std
     const std::int64_t n = enough_microbatches(schedule, stages, chunks, microbatches);
     if (chunks == 1) {  // all in flight are alike
         const std::int64_t most = schedule == Schedule::gpipe ? n : std::min(n, stages - stage);
-        return {.moments = {{false, 0, {most - 1}}, {true, 0, {most}}}, .most = {most}};
+        const auto fullest = static_cast<std::int32_t>(most - 1);
+        return {.moments = {{false, 0, {most - 1}, static_cast<std::size_t>(most - 1), fullest},
+                            {true, 0, {most}, static_cast<std::size_t>(most), 0}},
+                .most = {most}};
     }
     return flight_of(schedule_order(schedule, stages, stage, n, chunks), static_cast<std::size_t>(chunks));
 }

@@ -20,6 +20,8 @@ struct Flight {
         bool backward = false;
         std::size_t chunk = 0;
         std::vector<std::int64_t> in_flight;  // by chunk
+        std::size_t pass = 0;                 // of those alike the first: its place in the stage's order
+        std::int32_t microbatch = 0;
     };
     std::vector<Moment> moments;
     std::vector<std::int64_t> most;  // by chunk, at any time

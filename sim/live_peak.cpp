@@ -1,23 +1,13 @@
 #include "sim/live_peak.h"
 
 #include <algorithm>
-#include <set>
-#include <utility>
+#include <numeric>
 
 namespace foretrain {
 
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-const char* pass_name(InstructionKind kind) {
-    switch (kind) {
-        case InstructionKind::forward_chunk: return "forward";
-        case InstructionKind::backward_chunk: return "backward";
-        case InstructionKind::optimizer_step: return "optimizer step";
-        default: return "message";
-    }
-}
 
 Bytes change_of(const Body& body, const Instruction& i) {
     if (i.kind == InstructionKind::alloc) return body.buffers[at(i.operand[0])].bytes();
@@ -67,47 +57,42 @@ std::string peak_section(const Body& body, const Stage& stage, std::int64_t firs
 
 }  // namespace
 
-LivePeak live_peak(const Skeleton& skeleton, std::size_t stage, const std::vector<Instruction>& code) {
-    const StageSkeleton& s = skeleton.stages[stage];
-    const Bytes message{s.boundary_elements() * size_of(skeleton.context.types.weight)};
-    LivePeak peak;
-    Bytes live;
-    const auto reach = [&](Bytes now, std::size_t n) {
-        if (now > peak.bytes) peak = {now, n};
+Holding holding_of(const Stage& chunk, DType message_type) {
+    const Bytes message{chunk.boundary_elements * size_of(message_type)};
+    const auto life = [&](std::int32_t body) {
+        const Body& b = chunk.bodies[at(body)];
+        return Life{b.live_peak, b.live_net};
     };
-    for (std::size_t n = 0; n < code.size(); ++n) {
-        const Instruction& i = code[n];
-        if (i.kind == InstructionKind::alloc) live += message;
-        if (i.kind == InstructionKind::free) live -= message;
-        if (i.body >= 0) {
-            const Body& body = s.body(i);
-            reach(live + body.live_peak, n);
-            live += body.live_net;
-        }
-        reach(live, n);
-    }
-    return peak;
+    return {.input = chunk.shape.first ? Bytes{} : message,
+            .output = chunk.shape.last ? Bytes{} : message,
+            .forward = life(chunk.forward),
+            .backward = life(chunk.backward)};
 }
 
-PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const std::vector<Instruction>& code) {
-    const LivePeak peak = live_peak(skeleton, stage, code);
-    if (peak.bytes.value == 0) return {};
-    const Instruction& i = code[peak.instruction];
-    PeakMoment moment;
-    moment.pass = pass_name(i.kind);
-    moment.microbatch = i.microbatch;
-    // A chunk's pass of a microbatch is in flight from its forward pass until its backward pass is over.
-    std::set<std::pair<std::int16_t, std::int32_t>> begun;
-    for (std::size_t n = 0; n <= peak.instruction; ++n) {
-        if (code[n].kind == InstructionKind::forward_chunk) begun.insert({code[n].chunk, code[n].microbatch});
-        if (code[n].kind == InstructionKind::backward_chunk && n < peak.instruction)
-            begun.erase({code[n].chunk, code[n].microbatch});
-    }
-    moment.in_flight = static_cast<std::int64_t>(begun.size());
-    if (i.body < 0) return moment;
+PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& flight) {
     const StageSkeleton& s = skeleton.stages[stage];
-    const ChunkSkeleton& chunk = s.chunks[at(i.chunk)];
-    moment.section = peak_section(s.body(i), *chunk.stage, chunk.first_layer);
+    std::vector<Holding> holdings;
+    for (const ChunkSkeleton& chunk : s.chunks)
+        holdings.push_back(holding_of(*chunk.stage, skeleton.context.types.weight));
+    const LivePeak peak =
+        live_peak(flight, holdings.size(), [&](std::size_t c) -> const Holding& { return holdings[c]; });
+    if (peak.moment == nullptr) return {};
+    const Flight::Moment& m = *peak.moment;
+    PeakMoment moment;
+    moment.microbatch = m.microbatch;
+    // A chunk's pass of a microbatch is in flight from its forward pass until its backward pass is over.
+    moment.in_flight = std::accumulate(m.in_flight.begin(), m.in_flight.end(), std::int64_t{0});
+    const Life& life = m.backward ? holdings[m.chunk].backward : holdings[m.chunk].forward;
+    if (life.peak == Bytes{}) {  // the pass only gives back: it was reached before, with its messages
+        moment.pass = "message";
+        return moment;
+    }
+    moment.pass = m.backward ? "backward" : "forward";
+    moment.in_flight += m.backward ? 0 : 1;
+    const ChunkSkeleton& chunk = s.chunks[m.chunk];
+    const Stage& built = *chunk.stage;
+    const Body& body = built.bodies[at(m.backward ? built.backward : built.forward)];
+    moment.section = peak_section(body, built, chunk.first_layer);
     return moment;
 }
 

@@ -149,8 +149,10 @@ PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
     c.shape = shape;
     c.passes = pieces().of(plan_, shape, alternation_, [&]() -> const CostModel& { return mesh().cost; });
     c.state = &state_of(shape);
-    if (!shape.first) c.input = c.passes.message;
-    if (!shape.last) c.output = c.passes.message;
+    c.holding = {.input = shape.first ? Bytes{} : c.passes.message,
+                 .output = shape.last ? Bytes{} : c.passes.message,
+                 .forward = c.passes.forward.life,
+                 .backward = c.passes.backward.life};
     return chunks_.emplace_back(c);
 }
 
@@ -204,17 +206,9 @@ Bytes PlanCosts::stands() const {
     return all + gathered + staging;
 }
 
-// As Estimator::memory.
-Bytes PlanCosts::live_peak(const Flight& flight) const {
-    Bytes peak;
-    for (const Flight::Moment& moment : flight.moments) {
-        const Chunk& now = *stage_[moment.chunk];
-        Bytes live = now.output + now.input + (moment.backward ? now.passes.backward : now.passes.forward).life.peak;
-        for (std::size_t c = 0; c < stage_.size(); ++c)
-            live += (stage_[c]->passes.forward.life.net + stage_[c]->input) * moment.in_flight[c];
-        peak = std::max(peak, live);
-    }
-    return peak + stands();
+Bytes PlanCosts::live(const Flight& flight) const {
+    const auto holding = [&](std::size_t c) -> const Holding& { return stage_[c]->holding; };
+    return live_peak(flight, stage_.size(), holding).bytes + stands();
 }
 
 // As lay_out (plan/program/skeleton.cpp).
@@ -254,7 +248,7 @@ Bytes PlanCosts::peak_bytes() {
     for (const std::int64_t stage : distinct_stages()) {
         const Flight& flight = flight_of_stage(stage);
         gather_chunks(stage);
-        most = std::max(most, framework_.runnable ? allocated(flight) : live_peak(flight));
+        most = std::max(most, framework_.runnable ? allocated(flight) : live(flight));
     }
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }

@@ -20,7 +20,7 @@
 #include "plan/plan.h"
 #include "sim/chunk_cost.h"
 #include "sim/chunk_pieces.h"
-#include "sim/flight.h"
+#include "sim/live_peak.h"
 #include "sim/timeline.h"
 
 namespace foretrain {
@@ -77,7 +77,7 @@ private:
         ChunkPieces::Whole passes;
         const ChunkReplicas* replicas = nullptr;  // once it is asked for
         const ChunkState* state = nullptr;
-        Bytes input, output;  // a message from the chunk before, to the chunk after; 0: there is none
+        Holding holding;
     };
 
     std::int64_t stages() const { return plan_.parallelism.pipeline; }
@@ -112,7 +112,7 @@ private:
     // Of the stage whose chunks are gathered.
     void gather_chunks(std::int64_t stage);
     Bytes stands() const;
-    Bytes live_peak(const Flight& flight) const;
+    Bytes live(const Flight& flight) const;
     Bytes allocated(const Flight& flight);
     Bytes pooled_slots(const Flight& flight, std::size_t chunk) const;
     void forget_if_many();
