@@ -1,21 +1,22 @@
 #include "sim/flight.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace foretrain {
 
 namespace {
 
-bool covers(const Flight::Moment& a, const Flight::Moment& b) {
-    return a.backward == b.backward && a.chunk == b.chunk &&
-           std::equal(a.in_flight.begin(), a.in_flight.end(), b.in_flight.begin(), std::greater_equal<>());
+bool as_many(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), std::greater_equal<>());
 }
 
-void add(Flight& flight, Flight::Moment moment) {
-    for (const Flight::Moment& known : flight.moments)
-        if (covers(known, moment)) return;
-    std::erase_if(flight.moments, [&](const Flight::Moment& known) { return covers(moment, known); });
-    flight.moments.push_back(std::move(moment));
+// The moments of one kind of pass of one chunk, none of them with as many or more in flight than another.
+void add(std::vector<Flight::Moment>& known, const Pass& pass, std::size_t n, const std::vector<std::int64_t>& now) {
+    for (const Flight::Moment& m : known)
+        if (as_many(m.in_flight, now)) return;
+    std::erase_if(known, [&](const Flight::Moment& m) { return as_many(now, m.in_flight); });
+    known.push_back({pass.backward, static_cast<std::size_t>(pass.chunk), now, n, pass.microbatch});
 }
 
 }  // namespace
@@ -23,14 +24,17 @@ void add(Flight& flight, Flight::Moment moment) {
 Flight flight_of(const std::vector<Pass>& order, std::size_t chunks) {
     Flight out;
     out.most.assign(chunks, 0);
+    std::vector<std::vector<Flight::Moment>> moments(2 * chunks);
     std::vector<std::int64_t> now(chunks, 0);
     for (std::size_t n = 0; n < order.size(); ++n) {
         const Pass& pass = order[n];
         const auto c = static_cast<std::size_t>(pass.chunk);
-        add(out, {pass.backward, c, now, n, pass.microbatch});
+        add(moments[2 * c + (pass.backward ? 1 : 0)], pass, n, now);
         now[c] += pass.backward ? -1 : 1;
         out.most[c] = std::max(out.most[c], now[c]);
     }
+    for (std::vector<Flight::Moment>& some : moments)
+        std::move(some.begin(), some.end(), std::back_inserter(out.moments));
     return out;
 }
 

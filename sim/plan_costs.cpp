@@ -344,7 +344,7 @@ const Timeline& PlanCosts::timeline(std::uint32_t activity) {
                                    (p.overlap.gradient_reduce ? 4 : 0) | (p.overlap.pipeline ? 8 : 0);
         const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity, flags}};
         return part(known_timelines_, key, [&] {
-            Skeleton skeleton = make_skeleton(plan_, Depth::brief);
+            Skeleton skeleton = make_skeleton(plan_, Depth::outline);
             if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);
             return std::make_unique<Timeline>(skeleton, activity);
         });

@@ -79,7 +79,8 @@ struct Skeleton {
 std::int32_t tied_gradient(const Skeleton& skeleton, const Stage& chunk);
 Bytes tied_gradient_bytes(const Skeleton& skeleton);
 
-// Brief: of brief stages, and with no more microbatches listed than show all that the schedule does.
+// Brief: of brief stages, and with no more microbatches listed than show all that the schedule does. An outline
+// does for timelines (sim/timeline.h).
 Skeleton make_skeleton(const Plan& plan, Depth depth = Depth::full);
 
 // Lists the passes of so many microbatches, and lays out memory for them.

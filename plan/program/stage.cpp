@@ -352,6 +352,15 @@ std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body
 }
 
 std::shared_ptr<const Stage> build_stage(const StageContext& context, const StageShape& shape, Depth depth) {
+    if (depth == Depth::outline) {
+        auto stage = std::make_shared<Stage>();
+        stage->shape = shape;
+        stage->layout.layers = 1;
+        build_stage_state(context, *stage);
+        stage->boundary_elements = context.rows() * context.model.hidden_size;
+        stage->bodies.resize(4);
+        return stage;
+    }
     auto stage = std::make_shared<Stage>(build_passes(context, shape, depth));
     Body last = stage->bodies[1];
     last.name = "backward_last";

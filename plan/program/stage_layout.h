@@ -20,7 +20,8 @@
 
 namespace foretrain {
 
-enum class Depth : std::uint8_t { full, brief };
+// full: every layer; brief: few of those that repeat; outline: one, and bodies without code.
+enum class Depth : std::uint8_t { full, brief, outline };
 
 // A run of layers that is stored whole, or by its input and recomputed as one.
 struct Segment {
