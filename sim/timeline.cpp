@@ -11,12 +11,24 @@ namespace foretrain {
 namespace {
 
 constexpr std::size_t host = static_cast<std::size_t>(Stream::host);
+constexpr std::size_t context = static_cast<std::size_t>(Stream::context);
 static_assert(host + 1 == hosted_streams);
 
+// Does computing wait, in each pass that uses it, for what the context stream does? Then that stream is never
+// behind it, where a pass begins or ends, and can be left out.
+bool context_follows(const BodyCost& b) {
+    for (std::size_t s = 0; s < body_streams; ++s)
+        if (s != context && b.exit[s][context] > b.exit[s][0]) return false;
+    for (std::size_t p = 0; p < body_ports; ++p)
+        if (b.exit[context][p] > b.exit[0][p == context ? 0 : p]) return false;
+    return true;
+}
+
 // Does the body use no stream but compute and host, and begin when both compute and its input are there?
-bool is_simple(const BodyCost& b) {
+bool is_simple(const BodyCost& b, bool without_context) {
     for (std::size_t s = 0; s < body_streams; ++s)
         for (std::size_t p = 0; p < body_ports; ++p) {
+            if (without_context && (s == context || p == context)) continue;
             const bool other = s >= hosted_streams, from_other = p >= hosted_streams && p != input_port;
             const std::int64_t expected = other && p == s ? 0 : BodyCost::never;
             if ((other || from_other) && b.exit[s][p] != expected) return false;
@@ -36,9 +48,12 @@ bool host_matters(const BodyCost& b) {
 
 std::uint32_t activity_of(const StageBodies& bodies) {
     std::uint32_t activity = 0;
+    bool follows = true;
+    for (const auto& stage : bodies)
+        for (const BodyCost* b : stage) follows = follows && context_follows(*b);
     for (const auto& stage : bodies)
         for (std::size_t b = 0; b < stage.size(); ++b)
-            if (!is_simple(*stage[b])) activity |= 1U << (b % bodies_of_chunk);
+            if (!is_simple(*stage[b], follows)) activity |= 1U << (b % bodies_of_chunk);
     // Where one pass waits for the host, the host's clock counts in all of them.
     for (const auto& stage : bodies)
         if (std::any_of(stage.begin(), stage.end(), [](const BodyCost* b) { return host_matters(*b); }))
@@ -119,7 +134,8 @@ public:
     Walk(const Timeline& timeline, const StageBodies& bodies, const TimelineDurations& durations,
          std::vector<std::int64_t>& clocks, std::vector<StageTime>* times)
         : t_(timeline), bodies_(bodies), d_(durations), clocks_(clocks), times_(times) {
-        clocks_.assign(t_.clocks_, 0);
+        clocks_.resize(t_.clocks_);  // each is set before it is looked at
+        clocks_.front() = 0;
     }
 
     template <bool accounts>
@@ -147,9 +163,12 @@ private:
         std::vector<StageTime> before;
         for (std::int64_t n = 0; n < periods; ++n) {
             const std::size_t place = std::min(static_cast<std::size_t>(n), last);
-            // Beyond what is written down the last is run again, after all periods have moved back by one.
-            if (static_cast<std::size_t>(n) > last)
-                std::copy(first + steady.clocks, first + steady.count * steady.clocks, first);
+            // Beyond what is written down the last is run again, after those in its reach have moved back by one.
+            if (static_cast<std::size_t>(n) > last) {
+                std::int64_t* const end = first + steady.count * steady.clocks;
+                std::int64_t* const reached = end - steady.reach * steady.clocks;
+                std::copy(reached, end, reached - steady.clocks);
+            }
             if constexpr (accounts) before = *times_;
             take<accounts>(steady.begin + place * operations, steady.begin + (place + 1) * operations);
             if (place == 0) continue;
@@ -208,7 +227,8 @@ private:
                 clocks_[o.output] = latest(o, 0, o.count) + cost.exit[0][0];
                 if constexpr (accounts)
                     account_body((*times_)[o.stage], false, o.forwards, cost,
-                                 {Time{cost.exit[0][0]}, Time{cost.exit[0][0] - cost.exit_without_host[0]}, Time{}});
+                                 {Time{cost.exit[0][0]}, Time{cost.exit[0][0] - cost.exit_without_host[0]},
+                                  Time{cost.exit_without_host[0] - cost.exit_without_either[0]}});
                 break;
             }
             case Kind::hosted: take_hosted<accounts>(o); break;
@@ -247,10 +267,10 @@ private:
         if constexpr (accounts) {
             std::array<Time, body_ports> entry{};
             entry[0] = Time{compute}, entry[host] = Time{hosts}, entry[input_port] = Time{input};
-            const Time exit{clocks_[o.output]};
+            const Time exit{clocks_[o.output]}, without_host = foretrain::latest(cost.exit_without_host, entry);
             account_body((*times_)[o.stage], false, o.forwards, cost,
-                         {exit - std::max(entry[0], entry[input_port]),
-                          exit - foretrain::latest(cost.exit_without_host, entry), Time{}});
+                         {exit - std::max(entry[0], entry[input_port]), exit - without_host,
+                          without_host - foretrain::latest(cost.exit_without_either, entry)});
         }
     }
 
