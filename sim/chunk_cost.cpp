@@ -23,23 +23,45 @@ ChunkTime::Pass timed_pass(const Stage& stage, const Body& body, InstructionDura
     return out;
 }
 
-// A pass as it is on one of several data ranks.
-struct DataPass {
-    Body body;
-    const std::vector<Time>* durations = nullptr;  // of merged instructions
+// The bodies of a chunk as they are on one of several data ranks, with its passes compact.
+struct ReplicaBodies {
+    Stage state;
+    std::array<Body, 4> bodies;
+    const ChunkTime& base;
 
-    Ways ways(InstructionDurations& others, const CostModel& cost) const {
-        std::vector<Time> times(body.code.size());
-        for (std::size_t i = 0; i < times.size(); ++i) {
-            const Instruction& instruction = body.code[i];
-            if (durations == nullptr || instruction.body < 0) {
-                times[i] = others.of(instruction, cost);
-                continue;
-            }
-            times[i] = (*durations)[at(instruction.body)];
-            others.took(instruction, times[i]);
+    ReplicaBodies(const StageContext& context, const StageShape& shape, const ChunkTime& chunk, const Times& times)
+        : base(chunk) {
+        state.shape = shape;
+        state.layout = base.layout;
+        for (std::size_t r = 0; r < state.layout.repeats.size(); ++r) state.layout.repeats[r].times = times[r];
+        build_stage_state(context, state);
+        bodies[0] = base.forward.compact.body;
+        bodies[1] = bodies[2] = base.backward.compact.body;
+        for (std::size_t b = 0; b < 3; ++b) {
+            add_message_stalls(context, shape, bodies[b]);
+            add_parameter_gather(context, state, bodies[b]);
+            if (b > 0) add_gradient_reduce(context, state, state.kernels, bodies[b], b == 2);
         }
-        return ways_through(body, times);
+        bodies[3] = build_optimizer(context, state);
+    }
+
+    // Calls f(body, instruction, time, is it of the chunk's own pass?) for all, in order. Own instructions take as
+    // long as they do, or `own`.
+    template <class F>
+    void for_each(const CostModel& cost, std::int64_t stage_number, const Time* own, F&& f) const {
+        InstructionDurations others;
+        others.begin_stage(state.kernels, stage_number, 1);
+        for (std::size_t b = 0; b < bodies.size(); ++b)
+            for (const Instruction& i : bodies[b].code) {
+                const bool of_pass = b < 3 && i.body >= 0;
+                if (!of_pass) {
+                    f(b, i, others.of(i, cost), of_pass);
+                    continue;
+                }
+                const Time time = own != nullptr ? *own : (b == 0 ? base.forward : base.backward).durations[at(i.body)];
+                others.took(i, time);
+                f(b, i, time, of_pass);
+            }
     }
 };
 
@@ -66,66 +88,35 @@ ChunkTime::ChunkTime(const StageContext& context, const StageShape& shape, const
 
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number) {
-    Stage state;
-    state.shape = shape;
-    state.layout = base.layout;
-    for (std::size_t r = 0; r < state.layout.repeats.size(); ++r) state.layout.repeats[r].times = times[r];
-    build_stage_state(context, state);
-
-    std::array<DataPass, 4> passes;
-    passes[0] = {base.forward.compact.body, &base.forward.durations};
-    passes[1] = {base.backward.compact.body, &base.backward.durations};
-    passes[2] = passes[1];
-    for (std::size_t b = 0; b < 3; ++b) {
-        add_message_stalls(context, shape, passes[b].body);
-        add_parameter_gather(context, state, passes[b].body);
-        if (b > 0) add_gradient_reduce(context, state, state.kernels, passes[b].body, b == 2);
-    }
-    passes[3].body = build_optimizer(context, state);
-
-    InstructionDurations others;
-    others.begin_stage(state.kernels, stage_number, 1);
+    ReplicaBodies replica(context, shape, base, times);
+    std::array<std::vector<Time>, 4> taken;
+    replica.for_each(cost, stage_number, nullptr,
+                     [&](std::size_t b, const Instruction&, Time time, bool) { taken[b].push_back(time); });
     ChunkBodies out;
-    for (std::size_t b = 0; b < passes.size(); ++b) {
-        passes[b].body.repeats = code_repeats(state.layout, passes[b].body);
-        out[b].exit = passes[b].ways(others, cost);
+    for (std::size_t b = 0; b < out.size(); ++b) {
+        replica.bodies[b].repeats = code_repeats(replica.state.layout, replica.bodies[b]);
+        out[b].exit = ways_through(replica.bodies[b], taken[b]);
     }
     return out;
 }
 
-ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost) {
+ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const ChunkTime& one,
+                             const ChunkTime& two, const CostModel& cost) {
     constexpr Time long_enough{1'000'000'000'000'000};  // a computation that hides every collective
-    StageContext stored = context;
-    stored.parallelism.recompute = {};
-    const auto busy_with = [&](std::int64_t layers) {
-        StageShape few = shape;
-        few.layers = layers;
-        Stage stage = build_passes(stored, few, Depth::full);
-        std::array<Body, 4> bodies{stage.bodies[0], stage.bodies[1], stage.bodies[1], build_optimizer(stored, stage)};
-        for (std::size_t b = 0; b < 3; ++b) {
-            constexpr std::int32_t plain = 0;
-            for (Instruction& i : bodies[b].code) i.body = plain;
-            add_parameter_gather(stored, stage, bodies[b]);
-            if (b > 0) add_gradient_reduce(stored, stage, stage.kernels, bodies[b], b == 2);
-        }
-        InstructionDurations durations;
-        durations.begin_stage(stage.kernels, 0, 1);
+    share_ = context.added.beside_data;
+    const auto busy_in = [&](const ChunkTime& chunk) {
         Busy out{};
-        for (std::size_t b = 0; b < bodies.size(); ++b)
-            for (const Instruction& i : bodies[b].code) {
-                if (i.body < 0)
-                    out[b][at(static_cast<std::int64_t>(i.stream))] += durations.of(i, cost);
-                else
-                    durations.took(i, long_enough);
-            }
+        ReplicaBodies(context, shape, chunk, {1, 1})
+            .for_each(cost, 0, &long_enough, [&](std::size_t b, const Instruction& i, Time time, bool of_pass) {
+                if (!of_pass && i.axis != Axis::pipeline) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
+            });
         return out;
     };
-    share_ = context.added.beside_data;
-    apart_ = busy_with(1);
-    const Busy two = busy_with(2);
-    for (std::size_t b = 0; b < two.size(); ++b)
+    apart_ = busy_in(one);
+    const Busy with_two = busy_in(two);
+    for (std::size_t b = 0; b < with_two.size(); ++b)
         for (std::size_t s = 0; s < body_streams; ++s) {
-            layer_[b][s] = two[b][s] - apart_[b][s];
+            layer_[b][s] = with_two[b][s] - apart_[b][s];
             apart_[b][s] -= layer_[b][s];
         }
 }

@@ -39,11 +39,16 @@ using ChunkBodies = std::array<BodyCost, 4>;
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number);
 
+// The region that a chunk's passes need for what lives inside them.
+Bytes working_set(const StageContext& context, const StageShape& shape);
+
 // How long each stream of a chunk is busy with what does not depend on the micro-batch: the passes over data ranks
 // and the optimizer, in the order of Stage::bodies. Exact but for recompute that gathers weights again, which is
 // left out.
 struct ChunkReplicas {
-    ChunkReplicas(const StageContext& context, const StageShape& shape, const CostModel& cost);
+    // `one`, `two`: of chunks of one and two layers, nothing recomputed.
+    ChunkReplicas(const StageContext& context, const StageShape& shape, const ChunkTime& one, const ChunkTime& two,
+                  const CostModel& cost);
 
     using Busy = std::array<std::array<Time, body_streams>, 4>;
     // The compute stream: in the optimizer's body alone.
@@ -56,9 +61,6 @@ private:
     Busy apart_{}, layer_{};
     std::int16_t share_ = 0;
 };
-
-// The region that a chunk's passes need for what lives inside them.
-Bytes working_set(const StageContext& context, const StageShape& shape);
 
 // Bytes that stand all through the step, of what the chunk has besides layers and of each layer.
 struct ChunkState {

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "plan/framework.h"
 #include "plan/layers_by_chunk.h"
@@ -279,12 +281,13 @@ Plan PlanSpace::plan(std::size_t i) const {
     return plan;
 }
 
-std::vector<std::size_t> PlanSpace::parts() const {
-    std::vector<std::size_t> begins;
-    for (std::size_t i = 0; i < size(); ++i)
-        if (i == 0 || points_[i].tensor != points_[i - 1].tensor) begins.push_back(i);
-    begins.push_back(size());
-    return begins;
+std::vector<std::vector<std::size_t>> PlanSpace::parts() const {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> by_ranks;
+    for (std::size_t i = 0; i < size(); ++i) by_ranks[{points_[i].tensor, points_[i].context}].push_back(i);
+    std::vector<std::vector<std::size_t>> parts;
+    for (auto& [ranks, plans] : by_ranks) parts.push_back(std::move(plans));
+    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    return parts;
 }
 
 PlanSpace enumerate(const Plan& base, const SweepSpace& space) {

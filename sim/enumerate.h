@@ -65,8 +65,8 @@ public:
     Iterator begin() const { return {*this, 0}; }
     Iterator end() const { return {*this, size()}; }
 
-    // Plans [begin, end) of each part share tensor; the parts follow one another.
-    std::vector<std::size_t> parts() const;
+    // The plans that share tensor and context ranks, and so most of what they cost: the largest part first.
+    std::vector<std::vector<std::size_t>> parts() const;
 
     void add(const Parallelism& parallelism);
 

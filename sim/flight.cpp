@@ -26,11 +26,14 @@ Flight flight_of(const std::vector<Pass>& order, std::size_t chunks) {
     out.most.assign(chunks, 0);
     std::vector<std::vector<Flight::Moment>> moments(2 * chunks);
     std::vector<std::int64_t> now(chunks, 0);
+    std::int64_t together = 0;
     for (std::size_t n = 0; n < order.size(); ++n) {
         const Pass& pass = order[n];
         const auto c = static_cast<std::size_t>(pass.chunk);
         add(moments[2 * c + (pass.backward ? 1 : 0)], pass, n, now);
+        out.fullest = std::max(out.fullest, together);
         now[c] += pass.backward ? -1 : 1;
+        together += pass.backward ? -1 : 1;
         out.most[c] = std::max(out.most[c], now[c]);
     }
     for (std::vector<Flight::Moment>& some : moments)
@@ -46,7 +49,8 @@ Flight flight_of(Schedule schedule, std::int64_t stages, std::int64_t stage, std
         const auto fullest = static_cast<std::int32_t>(most - 1);
         return {.moments = {{false, 0, {most - 1}, static_cast<std::size_t>(most - 1), fullest},
                             {true, 0, {most}, static_cast<std::size_t>(most), 0}},
-                .most = {most}};
+                .most = {most},
+                .fullest = most};
     }
     return flight_of(schedule_order(schedule, stages, stage, n, chunks), static_cast<std::size_t>(chunks));
 }

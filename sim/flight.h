@@ -25,6 +25,7 @@ struct Flight {
     };
     std::vector<Moment> moments;
     std::vector<std::int64_t> most;  // by chunk, at any time
+    std::int64_t fullest = 0;        // of all chunks together, before a forward or at a backward pass
 };
 
 Flight flight_of(const std::vector<Pass>& order, std::size_t chunks);

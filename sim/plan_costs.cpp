@@ -1,7 +1,6 @@
 #include "sim/plan_costs.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "plan/layers_by_chunk.h"
@@ -68,6 +67,7 @@ const PlanCosts::Runs& PlanCosts::runs() {
     runs_ = &part(known_runs_, Key{{stages(), chunks()}}, [&] {
         auto runs = std::make_unique<Runs>();
         runs->layers = layers_by_chunk(plan_);
+        runs->fewest = *std::min_element(runs->layers.begin(), runs->layers.end());
         std::int64_t first = 0;
         for (const std::int64_t n : runs->layers) {
             runs->first_layer.push_back(first % alternation_);
@@ -129,6 +129,19 @@ const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk, const BriefLayers
                 [&] { return std::make_unique<Timed>(make_context(plan_), chunk.shape, mesh().cost, times_made_++); });
 }
 
+const PlanCosts::Timed& PlanCosts::outline_of(StageShape shape, std::int64_t layers) {
+    const Parallelism& p = plan_.parallelism;
+    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
+                               (zero() <= 1 ? 8 : 0) | (p.pipeline > 1 ? 16 : 0) |
+                               static_cast<std::int64_t>(p.context_method) << 16;
+    return part(known_times_, Key{{p.tensor, p.context, -1, flags, layers}}, [&] {
+        shape.layers = layers;
+        StageContext context = make_context(plan_);
+        context.parallelism.recompute = {};
+        return std::make_unique<Timed>(context, shape, mesh().cost, times_made_++);
+    });
+}
+
 Bytes PlanCosts::working_set_of(const Chunk& chunk) {
     return part(known_working_sets_, key_of(chunk.shape, brief_of(chunk)),
                 [&] { return std::make_unique<Bytes>(working_set(make_context(plan_), chunk.shape)); });
@@ -156,11 +169,37 @@ PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
     return chunks_.emplace_back(c);
 }
 
-const Flight& PlanCosts::flight_of_stage(std::int64_t stage) {
+const std::vector<const Flight*>& PlanCosts::flights() {
     const Parallelism& p = plan_.parallelism;
-    return part(
-        known_flights_, Key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches_, stage}},
-        [&] { return std::make_unique<Flight>(flight_of(p.schedule, stages(), stage, microbatches_, chunks())); });
+    Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches_, 0}};
+    if (flights_.key == key && !flights_.values.empty()) return flights_.values;
+    flights_ = {key, {}};
+    for (const std::int64_t stage : distinct_stages()) {
+        key.parts[4] = stage;
+        flights_.values.push_back(&part(known_flights_, key, [&] {
+            return std::make_unique<Flight>(flight_of(p.schedule, stages(), stage, microbatches_, chunks()));
+        }));
+    }
+    return flights_.values;
+}
+
+// Weights, gradients and optimizer state.
+const std::vector<Bytes>& PlanCosts::standing() {
+    const Parallelism& p = plan_.parallelism;
+    const Key key{{p.tensor, p.context * p.data, zero(), p.zero_shard_size, stages(), chunks()}};
+    if (standing_.key == key && !standing_.values.empty()) return standing_.values;
+    standing_ = {key, {}};
+    for (const std::int64_t stage : distinct_stages()) {
+        Bytes held;
+        for (std::int64_t c = 0; c < chunks(); ++c) {
+            const StageShape shape = shape_of(stage, c);
+            const ChunkState& state = state_of(shape);
+            for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
+                held += state.of(r, shape.layers);
+        }
+        standing_.values.push_back(held);
+    }
+    return standing_.values;
 }
 
 Bytes PlanCosts::least_bytes() {
@@ -170,22 +209,10 @@ Bytes PlanCosts::least_bytes() {
     const Bytes input{rows * plan_.model.hidden_size * size_of(plan_.training.precision)};
     // Recomputed or not, every layer's input is kept, but for the first of a chunk and those inside a segment.
     const std::int64_t apart = p.recompute.kind == Recompute::Kind::segment ? p.recompute.layers : 1;
+    const std::int64_t inputs = (runs().fewest - 1) / apart;
     Bytes most;
-    for (const std::int64_t stage : distinct_stages()) {
-        Bytes held;
-        std::int64_t fewest = runs().layers.front();
-        for (std::int64_t c = 0; c < chunks(); ++c) {
-            const StageShape shape = shape_of(stage, c);
-            fewest = std::min(fewest, shape.layers);
-            for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
-                held += state_of(shape).of(r, shape.layers);
-        }
-        std::int64_t passes = 0;
-        for (const Flight::Moment& moment : flight_of_stage(stage).moments)
-            passes =
-                std::max(passes, std::accumulate(moment.in_flight.begin(), moment.in_flight.end(), std::int64_t{0}));
-        most = std::max(most, held + input * (passes * ((fewest - 1) / apart)));
-    }
+    for (std::size_t d = 0; d < distinct_stages().size(); ++d)
+        most = std::max(most, standing()[d] + input * (flights()[d]->fullest * inputs));
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
@@ -245,9 +272,9 @@ Bytes PlanCosts::peak_bytes() {
     chunk_of(0, 0);
     chunk_of(stages() - 1, chunks() - 1);
     Bytes most;
-    for (const std::int64_t stage : distinct_stages()) {
-        const Flight& flight = flight_of_stage(stage);
-        gather_chunks(stage);
+    for (std::size_t d = 0; d < distinct_stages().size(); ++d) {
+        const Flight& flight = *flights()[d];
+        gather_chunks(distinct_stages()[d]);
         most = std::max(most, framework_.runnable ? allocated(flight) : live(flight));
     }
     return most + plan_.cluster.device.reserved + framework_.reserved;
@@ -261,7 +288,8 @@ const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
                                (p.overlap.parameter_gather ? 16 : 0);
     const Key key{{p.tensor, p.context, p.data, p.pipeline, p.virtual_pipeline, zero(), p.zero_shard_size, flags}};
     chunk.replicas = &part(known_replicas_, key, [&] {
-        return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, mesh().cost);
+        return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, outline_of(chunk.shape, 1),
+                                               outline_of(chunk.shape, 2), mesh().cost);
     });
     return *chunk.replicas;
 }

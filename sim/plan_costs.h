@@ -55,6 +55,7 @@ private:
     struct Runs {
         std::vector<std::int64_t> layers;
         std::vector<std::int64_t> first_layer;  // modulo the alternation of windows
+        std::int64_t fewest = 0;                // layers of a run
     };
     // Ranks in a grid, and the messages of one size between its stages.
     struct Mesh {
@@ -70,6 +71,12 @@ private:
         Timed(const StageContext& context, const StageShape& shape, const CostModel& cost, std::int64_t n)
             : ChunkTime(context, shape, cost), number(n) {}
         std::int64_t number = 0;
+    };
+    // By distinct stage, the same for many plans in a row.
+    template <class T>
+    struct OfStages {
+        Key key;
+        std::vector<T> values;
     };
     // One chunk of the plan at hand.
     struct Chunk {
@@ -104,10 +111,14 @@ private:
     ChunkPieces& pieces();
     BriefLayers brief_of(const Chunk& chunk) const;
     const Timed& time_of(const Chunk& chunk, const BriefLayers& brief);
+    // Of so many layers, nothing recomputed, whatever the micro-batch: for what does not depend on it.
+    const Timed& outline_of(StageShape shape, std::int64_t layers);
     Bytes working_set_of(const Chunk& chunk);
     const ChunkState& state_of(const StageShape& shape);
     const Bodies& bodies_of(const Chunk& chunk);
-    const Flight& flight_of_stage(std::int64_t stage);
+    // Of the distinct stages.
+    const std::vector<const Flight*>& flights();
+    const std::vector<Bytes>& standing();
     TimelineDurations& durations(Bytes message);
     // Of the stage whose chunks are gathered.
     void gather_chunks(std::int64_t stage);
@@ -126,6 +137,8 @@ private:
     Mesh* mesh_ = nullptr;
     ChunkPieces* pieces_ = nullptr;
     std::vector<std::int64_t> distinct_stages_;
+    OfStages<const Flight*> flights_;
+    OfStages<Bytes> standing_;
     std::deque<Chunk> chunks_;   // of the plan at hand, by shape
     std::vector<Chunk*> stage_;  // of the stage at hand
     std::vector<std::int64_t> clocks_;

@@ -95,13 +95,13 @@ private:
     // Memory and bound of every plan. A worker takes a part of the space after another, so that its plans
     // share what they can.
     void bound_all() {
-        const std::vector<std::size_t> parts = space_.parts();
+        const auto parts = space_.parts();
         std::vector<Falls> falls(static_cast<std::size_t>(workers_.count()));
         std::atomic<std::int64_t> done{0};
         const auto total = static_cast<std::int64_t>(space_.size());
-        workers_.for_each(parts.size() - 1, [&](std::size_t part, int worker) {
+        workers_.for_each(parts.size(), [&](std::size_t part, int worker) {
             Plan plan = base_;
-            for (std::size_t i = parts[part]; i < parts[part + 1]; ++i) {
+            for (const std::size_t i : parts[part]) {
                 plan.parallelism = space_.parallelism(i);
                 bound_one(i, plan, *costs_[static_cast<std::size_t>(worker)], falls[static_cast<std::size_t>(worker)]);
                 constexpr std::int64_t now_and_then = 64;
@@ -145,9 +145,9 @@ private:
     }
 
     void estimate_all() {
-        const std::vector<std::size_t> parts = space_.parts();
-        workers_.for_each(parts.size() - 1, [&](std::size_t part, int worker) {
-            for (std::size_t i = parts[part]; i < parts[part + 1]; ++i)
+        const auto parts = space_.parts();
+        workers_.for_each(parts.size(), [&](std::size_t part, int worker) {
+            for (const std::size_t i : parts[part])
                 if (candidates_[i].feasible) estimate_one(i, *costs_[static_cast<std::size_t>(worker)]);
         });
     }
