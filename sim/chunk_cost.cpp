@@ -129,9 +129,9 @@ ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
     return out;
 }
 
-// Of the first layer of a pass a part may be computed before all that counts.
-Time ChunkReplicas::lost(std::size_t body, std::int64_t layers, Time layer) const {
-    return std::min(layer_[body][0], most_lost(layer, share_)) * (layers - 1);
+Time ChunkReplicas::lost(std::size_t body, std::int64_t layers, Time layer, Time first) const {
+    const auto in = [&](Time computed) { return std::min(layer_[body][0], most_lost(computed, share_)); };
+    return in(layer) * (layers - 1) + in(first);
 }
 
 ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {

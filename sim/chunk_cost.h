@@ -54,8 +54,8 @@ struct ChunkReplicas {
     // The compute stream: in the optimizer's body alone.
     Busy of(std::int64_t layers) const;
     // What computing loses, at least, to collectives beside pass `body` over so many layers, each computed
-    // in `layer`.
-    Time lost(std::size_t body, std::int64_t layers, Time layer) const;
+    // in `layer`; beside the first one's, `first` is.
+    Time lost(std::size_t body, std::int64_t layers, Time layer, Time first) const;
 
 private:
     Busy apart_{}, layer_{};

@@ -20,17 +20,26 @@ void add(ChunkPieces::Pass& sum, const ChunkPieces::Pass& piece, std::int64_t ti
     sum.hosting += piece.hosting * times;
 }
 
-std::vector<ChunkPieces::Pass> passes_by_cut(const Body& body, const CostModel& cost, InstructionDurations& durations) {
-    std::vector<ChunkPieces::Pass> out;
-    for (const Life& life : life_by_cut(body)) out.push_back({life, Time{}, Time{}});
-    std::size_t cut = 0;
-    for (std::size_t i = 0; i < body.code.size(); ++i) {
-        while (cut < body.cuts.size() && body.cuts[cut].at <= static_cast<std::int32_t>(i)) ++cut;
-        if (body.code[i].stream == Stream::compute) out[cut].computing += durations.of(body.code[i], cost);
-        if (body.code[i].stream == Stream::host) out[cut].hosting += durations.of(body.code[i], cost);
+struct PassesByCut {
+    std::vector<ChunkPieces::Pass> passes;
+    std::vector<Time> to_gradients;  // computing up to the last gradient that is written
+
+    PassesByCut(const Body& body, const CostModel& cost, InstructionDurations& durations) {
+        for (const Life& life : life_by_cut(body)) passes.push_back({life, Time{}, Time{}});
+        to_gradients.resize(passes.size());
+        std::size_t cut = 0;
+        for (std::size_t i = 0; i < body.code.size(); ++i) {
+            const Instruction& instruction = body.code[i];
+            while (cut < body.cuts.size() && body.cuts[cut].at <= static_cast<std::int32_t>(i)) ++cut;
+            ChunkPieces::Pass& pass = passes[cut];
+            if (instruction.stream == Stream::compute) pass.computing += durations.of(instruction, cost);
+            if (instruction.stream == Stream::host) pass.hosting += durations.of(instruction, cost);
+            for (std::size_t o = 0; o < instruction.operands; ++o)
+                if (body.buffers[at(instruction.operand[o])].home == Home::unit_gradient)
+                    to_gradients[cut] = pass.computing;
+        }
     }
-    return out;
-}
+};
 
 // The fewest layers that have all pieces of the shape's, where one layer is like another: one inside,
 // and one that reads or writes a message.
@@ -100,8 +109,7 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
     message_ = Bytes{stage.boundary_elements * size_of(context.types.weight)};
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
-    const std::vector<Pass> forward = passes_by_cut(stage.bodies[0], cost, durations);
-    const std::vector<Pass> backward = passes_by_cut(stage.bodies[1], cost, durations);
+    const PassesByCut forward(stage.bodies[0], cost, durations), backward(stage.bodies[1], cost, durations);
 
     std::vector<Bytes> kept(at(few.layers) + 1);  // by layer; the last: of none
     for (const BodyBuffer& b : stage.saved)
@@ -109,10 +117,10 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
             Bytes{round_up(b.bytes().value, buffer_alignment)};
     // Both ends of what is kept apart from layers are counted at the beginning.
     const Key edge{.begins = shape.first, .ends = shape.last};
-    pieces_[edge] = {forward.front(), backward.back(), kept.back()};
+    pieces_[edge] = {forward.passes.front(), backward.passes.back(), kept.back(), Time{}};
     Key after = edge;
     after.after = true;
-    pieces_[after] = {forward.back(), backward.front(), Bytes{}};
+    pieces_[after] = {forward.passes.back(), backward.passes.front(), Bytes{}, Time{}};
     const std::vector<Segment>& segments = stage.layout.segments;
     for (std::size_t s = 0; s < segments.size(); ++s) {
         Bytes slot;
@@ -122,7 +130,8 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
                       .recomputed = segments[s].recomputed,
                       .begins = s == 0 && !shape.first,
                       .ends = s + 1 == segments.size() && !shape.last};
-        pieces_[key] = {forward[s + 1], backward[segments.size() - s], slot};
+        const std::size_t back = segments.size() - s;
+        pieces_[key] = {forward.passes[s + 1], backward.passes[back], slot, backward.to_gradients[back]};
     }
 }
 
@@ -139,6 +148,7 @@ ChunkPieces::Whole ChunkPieces::sum() const {
         };
         least(out.forward_layer, use.piece->forward.computing);
         least(out.backward_layer, use.piece->backward.computing);
+        least(out.to_gradients, use.piece->to_gradients);
     }
     for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) add(out.backward, use->piece->backward, use->times);
     return out;

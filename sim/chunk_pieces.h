@@ -31,8 +31,9 @@ public:
         Pass forward, backward;
         Bytes slot;     // kept of a microbatch between the two
         Bytes message;  // passed from a chunk to the next
-        // Computing in the pass over the layer that takes least; 0 where several are recomputed as one.
-        Time forward_layer, backward_layer;
+        // Computing in the pass over the layer that takes least, and backward up to where its gradients are written;
+        // 0 where several layers are recomputed as one.
+        Time forward_layer, backward_layer, to_gradients;
     };
 
     // `alternation`: as window_alternation. `cost()` is asked only where a piece is new.
@@ -63,6 +64,7 @@ private:
     struct Piece {
         Pass forward, backward;
         Bytes slot;
+        Time to_gradients;
     };
     struct Use {
         Key key;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/layers_by_chunk.h"
+#include "plan/program/body_passes.h"
 #include "sim/predict.h"
 
 namespace foretrain {
@@ -300,15 +301,22 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
     StageWork out;
     Time reducing, steps, gathers, unhidden;
     std::array<Time, body_streams> busy{};
+    const Time stall = messages().stall;
     gather_chunks(stage);
     for (std::size_t c = 0; c < stage_.size(); ++c) {
         const ChunkPieces::Whole& passes = stage_[c]->passes;
         const ChunkReplicas& replicas = replicas_of(*stage_[c]);
         const std::int64_t layers = stage_[c]->shape.layers;
         const ChunkReplicas::Busy also = replicas.of(layers);
-        const Time f = passes.forward.computing + replicas.lost(forward, layers, passes.forward_layer),
-                   b = passes.backward.computing + replicas.lost(backward, layers, passes.backward_layer),
-                   last = passes.backward.computing + replicas.lost(backward_last, layers, passes.backward_layer);
+        const Time reads = stage_[c]->shape.first ? Time{} : stall, writes = stage_[c]->shape.last ? Time{} : stall;
+        // A stretch of weights is gathered before those of the one before are computed with: the first beside none.
+        const Time first = zero() <= 1 ? passes.to_gradients : Time{};
+        const auto lost = [&](std::size_t body, Time layer) {
+            return replicas.lost(body, layers, layer, body == backward_last ? first : Time{});
+        };
+        const Time f = passes.forward.computing + reads + lost(forward, passes.forward_layer),
+                   b = passes.backward.computing + writes + lost(backward, passes.backward_layer),
+                   last = passes.backward.computing + writes + lost(backward_last, passes.backward_layer);
         out.passes += (f + b) * (microbatches_ - 1) + f + last;
         for (const std::size_t s : {gather, reduce})
             busy[s] += (also[forward][s] + also[backward][s]) * (microbatches_ - 1) + also[forward][s] +
@@ -332,7 +340,7 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
 // stages before it, and after its last backward pass their last ones remain, and then the first stage's optimizer.
 Time PlanCosts::bound() {
     const std::vector<std::int64_t>& some = distinct_stages();
-    const TimelineDurations& messages = durations(chunk_of(0, 0).passes.message);
+    const TimelineDurations& between = messages().durations;
     const StageWork first = work_of(0);
     Time best, fill;
     for (std::size_t d = 0; d < some.size(); ++d) {
@@ -341,7 +349,7 @@ Time PlanCosts::bound() {
         // Of those that are alike the last starts last.
         for (std::int64_t s = some[d]; s < next; ++s) {
             if (s + 1 == next) best = std::max({best, fill + work.passes + first.ending, work.alongside});
-            if (s + 1 < stages()) fill += work.first + messages.next[at(s)] + messages.previous[at(s + 1)];
+            if (s + 1 < stages()) fill += work.first + between.next[at(s)] + between.previous[at(s + 1)];
         }
         best = std::max(best, std::max(work.passes + work.reductions, work.hosting) + work.ending);
     }
@@ -381,9 +389,17 @@ const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     return brief.serves(microbatches_) ? brief : listing(microbatches_);
 }
 
-TimelineDurations& PlanCosts::durations(Bytes message) {
-    const auto [known, fresh] = mesh().durations.try_emplace(message.value);
-    if (fresh) known->second = timeline_durations(mesh().cost, stages(), message);
+PlanCosts::Messages& PlanCosts::messages() {
+    const Parallelism& p = plan_.parallelism;
+    const Bytes message = chunk_of(0, 0).passes.message;
+    const std::int64_t key = message.value << 2 | (chunks() > 1 ? 2 : 0) | (p.sequence_parallel ? 1 : 0);
+    const auto [known, fresh] = mesh().messages.try_emplace(key);
+    if (fresh) {
+        known->second.durations = timeline_durations(mesh().cost, stages(), message);
+        if (stages() > 1)
+            for (const Instruction& i : message_stalls(make_context(plan_)))
+                known->second.stall += mesh().cost.instruction(i, {}, 0);
+    }
     return known->second;
 }
 
@@ -399,7 +415,7 @@ Time PlanCosts::step() {
         }
     }
     check_length(bodies_, microbatches_);
-    TimelineDurations& d = durations(chunk_of(0, 0).passes.message);
+    TimelineDurations& d = messages().durations;
     if (plan_.model.tied_embeddings && stages() > 1)
         d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,
                                                state_of(shape_of(0, 0)).tied_gradient);

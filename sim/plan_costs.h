@@ -57,11 +57,15 @@ private:
         std::vector<std::int64_t> first_layer;  // modulo the alternation of windows
         std::int64_t fewest = 0;                // layers of a run
     };
-    // Ranks in a grid, and the messages of one size between its stages.
+    // Of one size, between the stages of a grid.
+    struct Messages {
+        TimelineDurations durations;
+        Time stall;  // of a pass that receives one
+    };
     struct Mesh {
         explicit Mesh(const Plan& plan) : cost(plan) {}
         CostModel cost;
-        std::unordered_map<std::int64_t, TimelineDurations> durations;  // by bytes of a message
+        std::unordered_map<std::int64_t, Messages> messages;
     };
     struct Bodies {
         ChunkBodies costs;
@@ -119,7 +123,7 @@ private:
     // Of the distinct stages.
     const std::vector<const Flight*>& flights();
     const std::vector<Bytes>& standing();
-    TimelineDurations& durations(Bytes message);
+    Messages& messages();
     // Of the stage whose chunks are gathered.
     void gather_chunks(std::int64_t stage);
     Bytes stands() const;

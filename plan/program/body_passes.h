@@ -21,6 +21,8 @@ std::vector<UnitUse> gradient_uses(const Body& body);
 // A pass whose input is a message begins with what the framework makes compute stand still for; a host that waits
 // for messages waits for that too. Outside the code of any layer, and before the passes below.
 void add_message_stalls(const StageContext& context, const StageShape& shape, Body& body);
+// What such a pass begins with: nothing, or up to two stalls.
+std::vector<Instruction> message_stalls(const StageContext& context);
 
 // ZeRO-3: gathers each unit's weights before their use into a ring of two, one unit ahead if
 // overlap.parameter_gather. Below ZeRO-3 weights are where they are.

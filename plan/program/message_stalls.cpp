@@ -14,7 +14,9 @@ Instruction message_stall() {
     return i;
 }
 
-std::vector<Instruction> stalls_of(const StageContext& c) {
+}  // namespace
+
+std::vector<Instruction> message_stalls(const StageContext& c) {
     std::vector<Instruction> out;
     if (c.added.stall_message > Time{}) {
         out.push_back(message_stall());
@@ -33,12 +35,10 @@ std::vector<Instruction> stalls_of(const StageContext& c) {
     return out;
 }
 
-}  // namespace
-
 void add_message_stalls(const StageContext& context, const StageShape& shape, Body& body) {
     const bool receives = body.kind == InstructionKind::forward_chunk ? !shape.first : !shape.last;
     if (!receives) return;
-    const std::vector<Instruction> stalls = stalls_of(context);
+    const std::vector<Instruction> stalls = message_stalls(context);
     if (stalls.empty()) return;
     const auto more = static_cast<std::int32_t>(stalls.size());
     for (Instruction& i : body.code)
