@@ -283,7 +283,13 @@ Plan PlanSpace::plan(std::size_t i) const {
 
 std::vector<std::vector<std::size_t>> PlanSpace::parts() const {
     std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::size_t>> by_ranks;
-    for (std::size_t i = 0; i < size(); ++i) by_ranks[{points_[i].tensor, points_[i].context}].push_back(i);
+    std::vector<std::size_t>* part = nullptr;
+    for (std::size_t i = 0; i < size(); ++i) {
+        const bool goes_on =
+            i > 0 && points_[i].tensor == points_[i - 1].tensor && points_[i].context == points_[i - 1].context;
+        if (!goes_on) part = &by_ranks[{points_[i].tensor, points_[i].context}];
+        part->push_back(i);
+    }
     std::vector<std::vector<std::size_t>> parts;
     for (auto& [ranks, plans] : by_ranks) parts.push_back(std::move(plans));
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# How fast foretrain answers, as whole processes: start-up, the sweep of a 70B model on 512 GPUs, a large
-# space (405B on 16,384 GPUs, every micro-batch and every block of recomputed layers) and an exhaustive one.
+# How fast foretrain answers, as whole processes: start-up, the sweep of a 70B model on 512 GPUs, large spaces
+# (405B on 16,384 GPUs: every micro-batch and every block of recomputed layers, then also every way to share
+# sequences and optimizer state) and an exhaustive one.
 # Prints wall seconds (the best of some), plans a second and the peak memory of each.
 #
 #   tests/bench/sweep_speed.sh [--runs N] [BUILD]
@@ -46,9 +47,9 @@ PY
 measure "start-up (foretrain --version)" - "$foretrain" --version
 measure "70B, 512 GPUs" enumerated "$foretrain" sweep --model llama-3.1-70b --cluster dgx-h100 --nodes 64 \
     --global-batch-size 1024 --sequence-length 8192 --format json
-large=(sweep --model llama-3.1-405b --cluster dgx-h100 --nodes 2048 --global-batch-size 2048
-    --sequence-length 8192 --embedding-and-head-as-layers on --context 1,2,4,8,16 --format json)
-measure "405B, 16384 GPUs" enumerated "$foretrain" "${large[@]}" --micro-batch-size all \
-    --recompute none,selective,full,blocks
-measure "405B, every plan estimated" estimated "$foretrain" "${large[@]}" --micro-batch-size all \
-    --recompute none,selective,full,blocks --exhaustive
+large=(sweep --model llama-3.1-405b --cluster dgx-h100 --nodes 2048 --global-batch-size 2048 --sequence-length 8192
+    --embedding-and-head-as-layers on --micro-batch-size all --recompute none,selective,full,blocks --format json)
+measure "405B, 16384 GPUs" enumerated "$foretrain" "${large[@]}" --context 1,2,4,8,16
+measure "405B, more axes" enumerated "$foretrain" "${large[@]}" --context 1,2,4,8,16,32,64 \
+    --context-method ring,all-to-all --zero-stage 1 --zero-shard-size 0,2,4,8,16,32,64,128,256,512,1024
+measure "405B, every plan estimated" estimated "$foretrain" "${large[@]}" --context 1,2,4,8,16 --exhaustive
