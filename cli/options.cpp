@@ -223,7 +223,31 @@ void write_file(const std::string& option, const std::string& path, const std::s
     if (!file) option_error(option, quoted(path), "a file that can be written");
 }
 
+namespace {
+
+// One result would overwrite another, or what it was made of.
+void refuse_same_file(const Options& options) {
+    const std::vector<std::string> written{"output", "save-plan", "trace"};
+    for (std::size_t n = 0; n < written.size(); ++n) {
+        if (!options.has(written[n])) continue;
+        const std::string path = options.text(written[n]);
+        std::error_code ignored;
+        if (!std::filesystem::is_regular_file(path, ignored) && std::filesystem::exists(path, ignored)) continue;
+        const auto same = [&](const std::string& other) {
+            return options.has(other) && std::filesystem::weakly_canonical(options.text(other), ignored) ==
+                                             std::filesystem::weakly_canonical(path, ignored);
+        };
+        for (std::size_t m = 0; m < n; ++m)
+            if (same(written[m])) option_error(written[n], quoted(path), "another file than that of --" + written[m]);
+        if (written[n] == "output" && same("plan"))
+            option_error(written[n], quoted(path), "another file than that of --plan, which it would overwrite");
+    }
+}
+
+}  // namespace
+
 void check_output(const Options& options) {
+    refuse_same_file(options);
     for (const char* name : {"output", "save-plan"}) {
         if (!options.has(name)) continue;
         // Appending nothing: a file that is there stays as it is until there is a result.

@@ -249,6 +249,14 @@ Plan sweep_base_from_options(const Options& options) {
     for (const Field& field : fields)
         if (field.swept) axes.insert(field.key);
     for (const char* kept : {"schedule", "context_method"}) axes.erase(kept);  // the base's unless others are given
+    if (options.has("plan")) {
+        const Json root = Json::parse_file(options.text("plan"));
+        if (root.has("parallelism") && root.at("parallelism").has("stage_layers"))
+            root.at("parallelism")
+                .at("stage_layers")
+                .fail("layers of each stage", "none: stages that are swept share their layers evenly",
+                      "leave it out, or give first_stage_layers and last_stage_layers");
+    }
     return plan_without(options, axes, true);
 }
 

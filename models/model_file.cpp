@@ -137,7 +137,7 @@ ModelSpec model_from_inline(const Json& value) {
     refuse_unsupported(value);
     if (const Json format = value.get("format"); !format.is_null()) format.one_of({model_format});
     ModelSpec m;
-    if (value.has("name")) m.name = value.at("name").string();
+    if (value.has("name")) m.name = value.at("name").name();
     m.layers = value.at("layers").integer(1, largest_layers);
     m.hidden_size = value.at("hidden_size").integer(1, largest_size);
     m.attention_heads = value.at("attention_heads").integer(1, largest_heads);

@@ -86,9 +86,9 @@ void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes"});
+        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"});
         c.unfused = {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-                     value.at("backward_bytes").number(0, 1000)};
+                     value.at("backward_bytes").number(0, 1000), value.at("score_bytes").integer(0, 64)};
         return;
     }
     for (const Json& item : value.items()) {

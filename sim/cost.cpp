@@ -174,15 +174,15 @@ double CostModel::ring_step(const RingAttentionArgs& a) const {
     return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
 }
 
-// Of what would take hours, some figure is not meant so, and many would not fit a Time.
+// What takes that long is out of all proportion, and many of them would not fit a Time.
 Time CostModel::took(double us) const {
     constexpr double most_us = 1000e6;
     if (us <= most_us) return from_microseconds(us);
-    throw UserError({.file = "cluster of " + device_,
-                     .field = "calibration, domain or network",
-                     .found = "a kernel, collective or message that takes more than 1000 s",
-                     .expected = "speeds and latencies of a machine that trains",
-                     .suggestion = "GB/s and microseconds"});
+    throw UserError({.file = "plan on " + device_,
+                     .field = "a kernel, collective or message",
+                     .found = "takes more than 1000 s",
+                     .expected = "batch, sequence, model and the cluster's figures in proportion",
+                     .suggestion = "a smaller micro-batch, more ranks, or a look at the cluster's bandwidths"});
 }
 
 Time CostModel::kernel(const KernelArgs& args) const {

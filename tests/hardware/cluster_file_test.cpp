@@ -214,6 +214,11 @@ TEST(ClusterFile, Scales) {
     scale_to_devices(c, 3);
     EXPECT_EQ(c.devices_per_node, 3);
     EXPECT_EQ(c.nodes, 1);
+    EXPECT_EQ(c.devices_of_node(), 8);
+    EXPECT_EQ(cluster_from_json(cluster_to_json(c)), c);
+    scale_to_devices(c, 16);
+    EXPECT_EQ(c.devices_per_node, 8) << "a node is whole again";
+    EXPECT_EQ(c.nodes, 2);
     ClusterSpec rack = read_cluster("gb200-nvl72");
     scale_to_nodes(rack, 2);
     EXPECT_EQ(rack.devices(), 144);
@@ -224,6 +229,8 @@ TEST(ClusterFile, Scales) {
     rack = read_cluster("gb200-nvl72");
     scale_to_devices(rack, 8);
     EXPECT_EQ(rack.devices_per_node, 8);
+    scale_to_devices(rack, 144);
+    EXPECT_EQ(rack.network, read_cluster("gb200-nvl72").network) << "with all NICs of its trays";
     refusal([&] {
         ClusterSpec r = read_cluster("gb200-nvl72");
         scale_to_devices(r, 148);
