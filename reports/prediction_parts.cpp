@@ -67,6 +67,8 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
     return most;
 }
 
+std::string tight_mark(const Prediction& prediction) { return fit_of(prediction) == Fit::tight ? "!" : ""; }
+
 // A refused plan has no step, and the product of its sizes may be anything.
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;

@@ -79,9 +79,6 @@ std::string speed_table(const Prediction& p) {
            line("HFU", percent(p.hfu()), "recompute counted");
 }
 
-// "12 345", or with decimals where that says little.
-std::string amount(double x) { return x < 100 ? fmt::format("{:.3g}", x) : grouped(x); }
-
 std::string money(const TrainingCost& c) {
     if (c.money_least == c.money_most) return "$" + amount(c.money_least);
     return fmt::format("${} to ${}", amount(c.money_least), amount(c.money_most));

@@ -26,19 +26,28 @@ std::string context_cell(const Parallelism& p) {
     return fmt::format("{} {}", p.context, p.context_method == ContextMethod::ring ? "ring" : "a2a");
 }
 
-std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
+bool any_tight(const std::vector<Prediction>& plans) {
+    return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return !tight_mark(p).empty(); });
+}
+
+bool any_context(const std::vector<Prediction>& plans) {
+    return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
+}
+
+std::string plans_table(const std::vector<Prediction>& plans) {
     Bytes most;
-    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
+    for (const Prediction& p : plans) most = std::max(most, p.peak_bytes());
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
-    const bool context =
-        std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
+    const bool context = any_context(plans);
+    const std::string unmarked = any_tight(plans) ? " " : "";  // so that the figures stay below each other
     std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
                                      "zero",    "mbs",       "schedule", "recompute",
                                      "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
     if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
-    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
         const Prediction& p = plans[i];
+        const std::string mark = tight_mark(p);
         const Parallelism& a = p.plan.parallelism;
         std::vector<std::string> row{
             fmt::format("{}", i + 1),
@@ -52,34 +61,39 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             fmt::format("{:.2f}", seconds(p.step) * 1e3),
             grouped(tokens_per_second_per_device(p)),
             percent(p.mfu()),
-            small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
-                  : gib(p.peak_bytes())};
+            (small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
+                   : gib(p.peak_bytes())) +
+                (mark.empty() ? unmarked : mark)};
         if (context) row.insert(row.begin() + 2, context_cell(a));
         t.row(row);
     }
     return t.text(2);
 }
 
-// A long front thinned for the eye: the fastest plan, then each that needs at least a twentieth less
-// memory than the one shown before it, and the smallest. JSON has them all.
-std::vector<Prediction> thinned(const std::vector<Prediction>& front) {
-    constexpr std::size_t readable = 10;
-    if (front.size() <= readable) return front;
+// A front thinned for the eye: the fastest plan, then each that needs at least `percent` less memory
+// than the one shown before it, and the smallest.
+std::vector<Prediction> thinned(const std::vector<Prediction>& front, std::int64_t percent) {
     std::vector<Prediction> shown{front.front()};
     for (std::size_t i = 1; i < front.size(); ++i) {
         const std::int64_t last = shown.back().peak_bytes().value;
-        if (i + 1 == front.size() || front[i].peak_bytes().value <= last - last / 20) shown.push_back(front[i]);
+        if (i + 1 == front.size() || front[i].peak_bytes().value <= last - last / 100 * percent)
+            shown.push_back(front[i]);
     }
     return shown;
 }
 
-std::string pareto_table(const std::vector<Prediction>& front) {
-    const std::vector<Prediction> shown = thinned(front);
-    return fmt::format("Pareto front        nothing else is both faster and smaller{}\n{}\n",
-                       shown.size() == front.size()
-                           ? ""
-                           : fmt::format("; {} of {}, each saving 5 % or more", shown.size(), front.size()),
-                       plans_table(shown, shown.size()));
+// At most `top` rows from the fastest to the smallest; JSON has them all.
+std::string pareto_table(const std::vector<Prediction>& front, std::size_t top) {
+    std::vector<Prediction> shown = front;
+    std::int64_t saving = 0;
+    for (const std::int64_t percent : {5, 10, 20, 40})
+        if (shown.size() > top) shown = thinned(front, saving = percent);
+    if (shown.size() > top) shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(top) - 1, shown.end() - 1);
+    std::string s =
+        fmt::format("Pareto front        nothing else is both faster and smaller{}\n{}",
+                    saving == 0 ? "" : fmt::format("; each saves {} % or more", saving), plans_table(shown));
+    if (shown.size() < front.size()) s += fmt::format("  and {} more (--format json)\n", front.size() - shown.size());
+    return s;
 }
 
 std::string counts(const SweepResult& r) {
@@ -119,10 +133,15 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     }
     const Prediction& best = r.best.front();
     const Plan& plan = best.plan;
-    const std::size_t shown = std::min(top, r.best.size());
+    const std::vector<Prediction> shown(r.best.begin(),
+                                        r.best.begin() + static_cast<std::ptrdiff_t>(std::min(top, r.best.size())));
     s += counts(r) + "\n";
-    s += fmt::format("{}\n{}\n", shown == 1 ? "Best plan" : fmt::format("Best {} plans", shown),
-                     plans_table(r.best, top));
+    s += fmt::format("{}\n{}", shown.size() == 1 ? "Best plan" : fmt::format("Best {} plans", shown.size()),
+                     plans_table(shown));
+    s += fmt::format("  tp tensor, {}pp pipeline, dp data, v chunks/stage, mbs micro-batch, sp sequence parallel\n",
+                     any_context(shown) ? "cp context, " : "");
+    const std::string note = "  " + std::string(tight_note);
+    s += any_tight(shown) ? note + "\n" : "\n";
     s += fmt::format("The best: {}\n\n", describe(plan.parallelism));
     s += time_heading(best) + time_table(best) + "\n";
     s += fmt::format("Memory              {} on each GPU, by stage\n{}\n", memory_unit(best), memory_table(best));
@@ -131,8 +150,10 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     else
         s += "What limits it\n" + wrapped(limits_text(best), 2, 100) + "\n";
     if (best.training) s += training_table(*best.training) + "\n";
-    s += pareto_table(r.pareto);
-    return s + fallen(r);
+    s += pareto_table(r.pareto, top);
+    if (any_tight(r.pareto) && !any_tight(shown)) s += note;
+    const std::string why = fallen(r);
+    return why.empty() ? s : s + "\n" + why;
 }
 
 Json sweep_json(const SweepResult& r) {
