@@ -103,6 +103,19 @@ std::string counts(const SweepResult& r) {
                        grouped(static_cast<double>(std::max<std::int64_t>(r.feasible - r.estimated, 0))));
 }
 
+// What the batch keeps from being tried at all: few would guess it from a small number of plans.
+std::string left_out(const SweepResult& r) {
+    const LeftOutByBatch& l = r.left_out;
+    if (l.combinations == 0 || r.enumerated == 0) return "";
+    const auto count = [](std::int64_t n) { return grouped(static_cast<double>(n)); };
+    return wrapped(
+        fmt::format("Not tried: {} of {} combinations of tensor, pipeline, chunks and context, as a batch of {} "
+                    "is no multiple of the data ranks that they leave. A batch of {} would allow {}.",
+                    count(l.combinations), count(l.of), r.base.training.global_batch_size, l.batch,
+                    l.then_left_out == 0 ? "all" : fmt::format("all but {}", count(l.then_left_out))),
+        0, 100);
+}
+
 // The commonest reason first, each with one plan that it struck.
 std::string fallen(const SweepResult& r) {
     if (!r.nothing.empty()) return "Why there are none\n" + wrapped(r.nothing, 2, 100);
@@ -128,14 +141,14 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
                     r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
                     r.base.training.sequence_length, name_of(r.base.training.precision), r.base.framework);
     if (r.best.empty()) {
-        s += "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+        s += "No plan is feasible. " + counts(r) + left_out(r) + "\n" + fallen(r);
         return r.explanation ? s + "\n" + explanation_table(*r.explanation, nullptr) : s;
     }
     const Prediction& best = r.best.front();
     const Plan& plan = best.plan;
     const std::vector<Prediction> shown(r.best.begin(),
                                         r.best.begin() + static_cast<std::ptrdiff_t>(std::min(top, r.best.size())));
-    s += counts(r) + "\n";
+    s += counts(r) + left_out(r) + "\n";
     s += fmt::format("{}\n{}", shown.size() == 1 ? "Best plan" : fmt::format("Best {} plans", shown.size()),
                      plans_table(shown));
     s += fmt::format("  tp tensor, {}pp pipeline, dp data, v chunks/stage, mbs micro-batch, sp sequence parallel\n",
@@ -166,6 +179,12 @@ Json sweep_json(const SweepResult& r) {
     Json space = Json::object();
     space.set("enumerated", r.enumerated).set("feasible", r.feasible).set("estimated", r.estimated);
     space.set("fell", std::move(fell));
+    if (const LeftOutByBatch& l = r.left_out; l.combinations > 0)
+        space.set("left_out_by_batch", Json::object()
+                                           .set("combinations", l.combinations)
+                                           .set("of", l.of)
+                                           .set("batch", l.batch)
+                                           .set("then_left_out", l.then_left_out));
     if (!r.nothing.empty()) space.set("nothing", r.nothing);
     Json plans = Json::array();
     for (const Prediction& p : r.best) plans.push(prediction_json(p));

@@ -97,6 +97,17 @@ TEST(SweepReport, TightPlansAreMarkedAndTheMarkExplainedOnce) {
     EXPECT_TRUE(contains(sweep_table(r, 10), "! tight"));
 }
 
+TEST(SweepReport, SaysWhatTheBatchLeavesOut) {
+    SweepResult r = result();
+    EXPECT_FALSE(contains(sweep_table(r, 10), "Not tried"));
+    r.left_out = {.combinations = 1200, .of = 1300, .batch = 24, .then_left_out = 7};
+    const std::string table = sweep_table(r, 10);
+    EXPECT_TRUE(contains(table, "Not tried: 1 200 of 1 300 combinations")) << table;
+    EXPECT_TRUE(contains(table, "A batch of 24 would allow all but 7.")) << table;
+    const Json space = Json::parse(sweep_json(r).dump(), "report").at("space");
+    EXPECT_EQ(space.at("left_out_by_batch").at("batch").integer(0, 99), 24);
+}
+
 TEST(SweepReport, TheFirstTableHasALegend) {
     EXPECT_TRUE(contains(sweep_table(result(), 10), "  tp tensor, pp pipeline, dp data, v chunks/stage"));
 }
