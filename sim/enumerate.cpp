@@ -214,13 +214,18 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
         const PlanSpace plans = enumerate(base, open);
         std::set<int> stages;
         for (std::size_t i = 0; i < plans.size(); ++i) stages.insert(plans.parallelism(i).zero_stage);
-        if (!plans.empty())
+        if (!plans.empty()) {
+            const int asked = space.zero_stage.front();
+            const std::vector<std::string> others =
+                stages.count(asked) > 0 ? std::vector<std::string>{} : frameworks_with_zero(asked, false, false);
             return {.reason = "axis_leaves_nothing",
                     .field = "parallelism.zero_stage",
                     .found = fmt::format("{}", fmt::join(space.zero_stage, ", ")),
-                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()),
+                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()) +
+                            (others.empty() ? "" : fmt::format("; {} have {}", fmt::join(others, " and "), asked)),
                     .allowed = fmt::format("{}", fmt::join(stages, ", ")),
-                    .suggestion = ""};
+                    .suggestion = others.empty() ? "" : "--framework " + others.front()};
+        }
     }
     if (!enumerate(base, {}).empty())
         return {
