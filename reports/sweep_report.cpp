@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/plan_file.h"
 #include "reports/explain_report.h"
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
@@ -139,7 +140,7 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     std::string s =
         fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", r.base.model.name,
                     r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
-                    r.base.training.sequence_length, name_of(r.base.training.precision), r.base.framework);
+                    r.base.training.sequence_length, name_of(r.base.training.precision), framework_text(r.base));
     if (r.best.empty()) {
         s += "No plan is feasible. " + counts(r) + left_out(r) + "\n" + fallen(r);
         return r.explanation ? s + "\n" + explanation_table(*r.explanation, nullptr) : s;
@@ -169,6 +170,18 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     return why.empty() ? s : s + "\n" + why;
 }
 
+namespace {
+
+// Model, cluster and training are those of every plan, the best among them: hundreds of copies are a megabyte.
+Json front_json(const Prediction& p) {
+    const Json whole = plan_to_json(p.plan);
+    Json own = Json::object();
+    own.set("framework", whole.at("framework")).set("parallelism", whole.at("parallelism"));
+    return prediction_json(p).set("plan", std::move(own));
+}
+
+}  // namespace
+
 Json sweep_json(const SweepResult& r) {
     Json fell = Json::object();
     for (const auto& [reason, count] : r.fell) {
@@ -189,7 +202,7 @@ Json sweep_json(const SweepResult& r) {
     Json plans = Json::array();
     for (const Prediction& p : r.best) plans.push(prediction_json(p));
     Json pareto = Json::array();
-    for (const Prediction& p : r.pareto) pareto.push(prediction_json(p));
+    for (const Prediction& p : r.pareto) pareto.push(front_json(p));
 
     Json out = Json::object();
     out.set("space", std::move(space)).set("plans", std::move(plans)).set("pareto", std::move(pareto));
