@@ -241,7 +241,7 @@ std::vector<OptionGroup> groups(bool swept) {
     OptionGroup inputs{"Model and cluster",
                        {{"plan", "FILE", "plan file; the options below override it"},
                         {"model", "NAME|FILE|DIR", "preset, a file such as Hugging Face's config.json, or its folder"},
-                        {"cluster", "NAME|FILE", "preset or file"},
+                        {"cluster", "NAME|FILE", "preset or file; a plan file keeps its number of GPUs on it"},
                         {"nodes", "N", "nodes of the cluster"},
                         {"gpus", "N", "GPUs of the cluster"}}};
     OptionGroup training{"Training", {}};
