@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <sstream>
 
 namespace foretrain::cli {
 
@@ -192,6 +193,27 @@ std::optional<Options> parse(const Syntax& syntax, const Arguments& arguments, C
     return options;
 }
 
+namespace {
+
+// Words from a column on, in as many lines as they need.
+std::string filled(const std::string& help, std::size_t column) {
+    constexpr std::size_t widest = 100;
+    std::string s;
+    std::size_t at = column;
+    std::istringstream words(help);
+    for (std::string word; words >> word;) {
+        if (at > column && at + 1 + word.size() > widest) {
+            s += '\n' + std::string(column, ' ');
+            at = column;
+        }
+        s += (at > column ? " " : "") + word;
+        at += word.size() + (at > column ? 1 : 0);
+    }
+    return s + '\n';
+}
+
+}  // namespace
+
 std::string help_text(const Syntax& syntax) {
     std::string s = fmt::format("Usage: {}\n\n{}\n", syntax.usage, syntax.summary);
     if (!syntax.examples.empty()) s += "\nExamples:\n";
@@ -203,8 +225,7 @@ std::string help_text(const Syntax& syntax) {
             std::string left = fmt::format("  --{} {}", option.name, option.value);
             if (left.size() + 2 > column) left += "\n";
             s += left.back() == '\n' ? left + std::string(column, ' ') : fmt::format("{:<{}}", left, column);
-            for (const char c : option.help) s += c == '\n' ? "\n" + std::string(column, ' ') : std::string(1, c);
-            s += "\n";
+            s += filled(option.help, column);
         }
     }
     return s;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file_name.h"
@@ -90,7 +91,10 @@ ClusterSpec cluster_from_object(const Json& value) {
     if (!network.is_null()) read_network(network, c);
     if (!like.is_null() && !network.is_null() && !value.get("sources").has("network"))
         c.sources["network"] = fmt::format("stated in {}; all else: {}", value.file(), c.sources["network"]);
-    if (c.name.empty()) c.name = c.device.name;
+    if (c.name.empty()) {  // a file of its own is called by its name, an object in a plan by its devices
+        const bool own_file = value.path().empty() && names_a_file(value.file());
+        c.name = own_file ? std::filesystem::path(value.file()).stem().string() : c.device.name;
+    }
     if (c.devices_per_tray > 0 && c.devices_per_node % c.devices_per_tray != 0)
         value.at("devices_per_tray").fail(std::to_string(c.devices_per_tray), "a divisor of devices_per_node");
     if (c.devices_per_whole_node > 0 && c.devices_per_whole_node < c.devices_per_node)

@@ -56,6 +56,10 @@ const Framework* find_framework(std::string_view reference);  // nullptr for an 
 std::vector<std::string> framework_names();
 std::vector<std::string> framework_versions(std::string_view name);  // the newest last; none of an unknown name
 
+// Frameworks other than our own engine whose newest version has this ZeRO stage, beside tensor ranks and a pipeline
+// where these are asked for; the most able first.
+std::vector<std::string> frameworks_with_zero(int stage, bool tensor, bool pipeline);
+
 // What to say of a reference that find_framework does not know.
 struct UnknownFramework {
     std::string allowed;  // the names, or of a known name the versions

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "plan/check.h"
+#include "sim/batch_advice.h"
 #include "sim/plan_costs.h"
 #include "sim/predict.h"
 
@@ -90,6 +91,7 @@ public:
             if (c.not_costed) falls_[not_costed].add(i, Bytes{});
         }
         for (const auto& [reason, fall] : falls_) result.fell[reason] = told(reason, fall);
+        result.left_out = left_out_by_batch(base_.training.global_batch_size, space_.combinations());
         if (space_.empty()) result.nothing = text(why_nothing(base_, options_.space));
         rank();
         predict(first(ranked_, static_cast<std::size_t>(options_.top)), pareto(), result);

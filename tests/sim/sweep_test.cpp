@@ -262,7 +262,8 @@ TEST(Enumerate, SaysWhyThereIsNothing) {
     micro_batch.micro_batch_size = {3};
     EXPECT_TRUE(why(plan, micro_batch).starts_with("parallelism.micro_batch_size = 3: "));
     EXPECT_EQ(why(plan, {.zero_stage = {2, 3}}),
-              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices (allowed: 0, 1)");
+              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices; fsdp and deepspeed have 2 "
+              "(allowed: 0, 1; try --framework fsdp)");
     together.tensor = {3};
     together.data = {3};
     EXPECT_TRUE(why(plan, together).starts_with("parallelism = the values of the axes: together leave no plan"));
