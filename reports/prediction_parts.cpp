@@ -68,6 +68,12 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
 }
 
 // A refused plan has no step, and the product of its sizes may be anything.
+Bytes largest_allocation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
+    return most;
+}
+
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;
     return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());

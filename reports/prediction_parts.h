@@ -40,6 +40,8 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
 
 std::string axis_of_group(const std::string& group);  // "embedding" is of the pipeline
 
+Bytes largest_allocation(const Prediction& prediction);  // of a stage, what is reserved besides left out
+
 double tokens_per_second_per_device(const Prediction& prediction);
 
 // Rows of the embedding and the head as the framework pads them: what the memory is counted for. The
