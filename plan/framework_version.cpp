@@ -6,6 +6,8 @@
 #include <cctype>
 #include <charconv>
 #include <functional>
+#include <iterator>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
