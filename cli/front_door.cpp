@@ -23,6 +23,7 @@ constexpr Command all_commands[] = {
     {"run", "execute a plan", run_run},
     {"validate", "execute a plan and compare it with its prediction", run_validate},
     {"calibrate", "measure this machine and write a cluster file", run_calibrate},
+    {"backtest", "predict runs that were measured; print the errors", run_backtest},
     {"print", "print a plan's program as text", run_print},
 };
 

@@ -58,8 +58,7 @@ const std::vector<std::string> inline_keys{"format",
 // Fields of the form that are not supported yet: null is neutral, anything else would be planned wrongly.
 void refuse_unsupported(const Json& value) {
     for (const char* key : {"moe", "mla"})
-        if (value.has(key))
-            value.at(key).fail(fmt::format("\"{}\", which is not supported yet", key), "null, or the key left out");
+        if (value.has(key)) value.at(key).unsupported(fmt::format("\"{}\"", key), "null, or the key left out");
 }
 
 std::int64_t size_or(const Json& value, const char* key, std::int64_t most, std::int64_t otherwise) {

@@ -21,6 +21,19 @@
 
 namespace foretrain {
 
+// Which runs a version stands for, where all that is known of a run is who made it and when. What is not
+// stated does not tell versions apart.
+struct VersionRuns {
+    std::string from_month, until_month;      // "2022-05": releases that are dates, the ends included
+    std::string from_release, until_release;  // "0.3", which stands for 0.3.16 as well
+    std::vector<std::string> details;         // words by which descriptions of a run name it, "bigscience"
+    bool compiled = false;                    // its layers were compiled
+    bool dates_releases() const {
+        return !(from_month.empty() && until_month.empty() && from_release.empty() && until_release.empty());
+    }
+    bool operator==(const VersionRuns&) const = default;
+};
+
 struct Framework {
     std::string name;
     std::string version;
@@ -47,6 +60,7 @@ struct Framework {
     // device and links are right; 0: not stated.
     double step_spread = 0;
     SoftwareCosts costs;
+    VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
 };
 

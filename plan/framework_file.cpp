@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -147,6 +148,34 @@ void read_abilities(const Json& value, Framework& f) {
     number(value, "step_spread", f.step_spread, 0, widest_spread);
 }
 
+std::string text_of(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
+
+// "2022-05", which sorts as texts do.
+std::string month_of(const Json& value, const char* key) {
+    const std::string month = text_of(value, key);
+    const auto digits = [&](std::size_t from, std::size_t n) {
+        return std::all_of(month.begin() + static_cast<std::ptrdiff_t>(from),
+                           month.begin() + static_cast<std::ptrdiff_t>(from + n),
+                           [](char c) { return '0' <= c && c <= '9'; });
+    };
+    if (!month.empty() && (month.size() != 7 || month[4] != '-' || !digits(0, 4) || !digits(5, 2)))
+        value.at(key).fail(value.at(key).found(), "a month, as in 2022-05");
+    return month;
+}
+
+VersionRuns runs_from(const Json& value) {
+    value.only_keys({"from_month", "until_month", "from_release", "until_release", "details", "compiled"});
+    VersionRuns runs{.from_month = month_of(value, "from_month"),
+                     .until_month = month_of(value, "until_month"),
+                     .from_release = text_of(value, "from_release"),
+                     .until_release = text_of(value, "until_release"),
+                     .details = {}};
+    if (value.has("details"))
+        for (const Json& word : value.at("details").items()) runs.details.push_back(word.string());
+    flag(value, "compiled", runs.compiled);
+    return runs;
+}
+
 void read_sources(const Json& version, Framework& f) {
     if (version.has("sources")) {
         const Json sources = version.at("sources");
@@ -194,6 +223,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "checkpoints_beside",
                            "step_spread",
                            "costs",
+                           "stands_for",
                            "sources"});
         Framework f;
         if (version.has("like")) {
@@ -201,10 +231,14 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
             for (std::size_t i = first; i < out.size(); ++i) before.push_back(out[i].version);
             f = out[first + version.at("like").one_of(before)];
         }
+        // Whose runs it stands for is each version's own.
+        f.runs = {};
+        f.sources.erase("stands_for");
         f.name = file.at("name").string();
         f.version = version.at("version").string();
         read_abilities(version, f);
         if (version.has("costs")) read_costs(version.at("costs"), f.costs);
+        if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
         read_sources(version, f);
         out.push_back(std::move(f));
     }

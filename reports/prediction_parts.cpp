@@ -88,6 +88,12 @@ std::string moment_text(const Prediction& prediction, const PeakMoment& moment) 
 std::string tight_mark(const Prediction& prediction) { return fit_of(prediction) == Fit::tight ? "!" : ""; }
 
 // A refused plan has no step, and the product of its sizes may be anything.
+Bytes largest_allocation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
+    return most;
+}
+
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;
     return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());

@@ -32,12 +32,6 @@ private:
     MemoryUnit(std::string unit, double bytes) : name(std::move(unit)), size(bytes) {}
 };
 
-Bytes largest_allocation(const Prediction& p) {
-    Bytes most;
-    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
-    return most;
-}
-
 bool same_memory(const StageMemory& a, const StageMemory& b) {
     return a.weights == b.weights && a.gradients == b.gradients && a.optimizer == b.optimizer &&
            a.activations == b.activations && a.communication == b.communication && a.workspace == b.workspace &&

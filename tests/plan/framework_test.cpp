@@ -95,6 +95,14 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
     EXPECT_EQ(field(R"({"version": "1", "costs": {"hosts": {}}})"), "versions[0].costs.hosts");
     EXPECT_EQ(field(R"({"version": "1", "costs": {"messages": {"interleaved": 1001}}, "sources": {"messages": ""}})"),
               "versions[0].costs.messages.interleaved");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {"details": ["x"]}})"), "versions[0].stands_for");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {"from_month": "May"}, "sources": {"stands_for": "a"}},)"
+                    R"({"version": "2", "like": "1"})"),
+              "versions[0].stands_for.from_month");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {}, "sources": {"stands_for": "a"}},)"
+                    R"({"version": "2", "like": "1", "stands_for": {}})"),
+              "versions[1].stands_for")
+        << "each version's own";
     EXPECT_EQ(field(R"({"version": "1"})"), "");
 }
 
