@@ -1,6 +1,7 @@
 #include "sim/plan_costs.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "plan/layers_by_chunk.h"
@@ -37,6 +38,11 @@ PlanCosts::PlanCosts(const Plan& base)
       alternation_(window_alternation(base.model, base.training.sequence_length)) {}
 
 void PlanCosts::set(const Parallelism& parallelism) {
+    const auto of_base = [](const Parallelism& p) {
+        return std::tie(p.overlap, p.stage_layers, p.first_stage_layers, p.last_stage_layers,
+                        p.embedding_and_head_as_layers);
+    };
+    FORETRAIN_CHECK(of_base(parallelism) == of_base(plan_.parallelism), "a plan of another base");
     plan_.parallelism = parallelism;
     microbatches_ = plan_.microbatches();
     runs_ = nullptr;
@@ -284,9 +290,7 @@ Bytes PlanCosts::peak_bytes() {
 const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
     if (chunk.replicas != nullptr) return *chunk.replicas;
     const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) |
-                               (p.sequence_parallel ? 4 : 0) | (p.overlap.gradient_reduce ? 8 : 0) |
-                               (p.overlap.parameter_gather ? 16 : 0);
+    const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) | (p.sequence_parallel ? 4 : 0);
     const Key key{{p.tensor, p.context, p.data, p.pipeline, p.virtual_pipeline, zero(), p.zero_shard_size, flags}};
     chunk.replicas = &part(known_replicas_, key, [&] {
         return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, outline_of(chunk.shape, 1),
@@ -376,8 +380,7 @@ const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
 const Timeline& PlanCosts::timeline(std::uint32_t activity) {
     const Parallelism& p = plan_.parallelism;
     const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
-        const std::int64_t flags = (p.data > 1 ? 1 : 0) | (p.context > 1 ? 2 : 0) |
-                                   (p.overlap.gradient_reduce ? 4 : 0) | (p.overlap.pipeline ? 8 : 0);
+        const std::int64_t flags = (p.data > 1 ? 1 : 0) | (p.context > 1 ? 2 : 0);
         const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity, flags}};
         return part(known_timelines_, key, [&] {
             Skeleton skeleton = make_skeleton(plan_, Depth::outline);

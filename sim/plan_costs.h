@@ -27,8 +27,12 @@ namespace foretrain {
 
 class PlanCosts {
 public:
+    // What the parts' keys leave out is the base's for all plans: besides model, cluster, framework and training
+    // how layers are shared among stages (stage_layers, first_stage_layers, last_stage_layers,
+    // embedding_and_head_as_layers) and what overlaps.
     explicit PlanCosts(const Plan& base);
 
+    // CHECKs that it differs from the base in nothing of those.
     void set(const Parallelism& parallelism);
 
     // Of the state of the parameters and the inputs of layers alone: <= peak_bytes(), and cheaper.

@@ -142,8 +142,9 @@ TEST(Ladder, SharedPartsSayTheSame) {
             if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.context *= 2;
             if (change > 0 && random() % 3 == 0 && p.virtual_pipeline > 1 && p.stage_layers.empty())
                 p.virtual_pipeline = 1;
-            if (change > 0 && random() % 4 == 0 && p.stage_layers.empty() && p.first_stage_layers == 0)
-                p.data *= p.pipeline, p.pipeline = p.virtual_pipeline = 1, p.last_stage_layers = 0;
+            if (change > 0 && random() % 4 == 0 && p.stage_layers.empty() && p.first_stage_layers == 0 &&
+                p.last_stage_layers == 0)
+                p.data *= p.pipeline, p.pipeline = p.virtual_pipeline = 1;
             if (!check(plan).empty()) continue;
             SCOPED_TRACE(describe(p) + " " + plan.model.name + " plan " + std::to_string(n));
             const Prediction alone = estimate(plan);
