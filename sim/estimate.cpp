@@ -75,43 +75,6 @@ Estimate Estimator::estimate_with_free_messages() {
     return estimate_with(d, free_);
 }
 
-Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
-    const auto of = [&](std::int32_t body) { return bodies_[s][at(chunk.body(body))]->busy; };
-    const Stage& stage = *chunk.stage;
-    return {of(stage.forward), of(stage.backward), of(stage.backward_last), of(stage.optimizer)};
-}
-
-// A stage's stream is busy for all its microbatches. Its first forward pass, its first chunk's, starts
-// only after those of the stages before it, and after its last backward pass theirs remain.
-Time Estimator::bound() const {
-    Time fill;  // of the stages before: forward, backward and two messages
-    Time best;
-    for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const StageSkeleton& stage = skeleton_.stages[s];
-        Busy passes{}, steps{};
-        for (const ChunkSkeleton& chunk : stage.chunks) {
-            const ChunkBusy b = busy(s, chunk);
-            for (std::size_t stream = 0; stream < body_streams; ++stream) {
-                passes[stream] += (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
-                                  b.forward[stream] + b.backward_last[stream];
-                steps[stream] += b.optimizer[stream];
-            }
-        }
-        // Only the compute stream is bound to the order of the passes.
-        best = std::max(best, fill + passes[0] + (s == 0 ? steps[0] : Time{}));
-        for (std::size_t stream = 0; stream < body_streams; ++stream)
-            best = std::max(best, passes[stream] + steps[stream]);
-        if (s + 1 < bodies_.size()) {
-            const ChunkBusy b = busy(s, stage.chunks.front());
-            const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
-            const auto here = static_cast<std::int64_t>(s);
-            fill += b.forward[0] + std::min(b.backward[0], b.backward_last[0]) +
-                    cost_.message(message, here, here + 1) + cost_.message(message, here + 1, here);
-        }
-    }
-    return best;
-}
-
 std::vector<StageMemory> Estimator::memory() const {
     std::vector<StageMemory> out;
     for (std::size_t s = 0; s < skeleton_.stages.size(); ++s) {

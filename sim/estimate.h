@@ -1,11 +1,11 @@
-// Rungs 1 and 2 of the ladder: `bound` and `estimate` fold the skeleton; neither unrolls a kernel.
+// Rung 2 of the ladder: `estimate` folds the skeleton and unrolls no kernel.
 //
-// `estimate` walks the chunk-level instructions of every stage once, with one clock a stream and
-// bodies as max-plus maps; it equals `simulate` to the picosecond where nothing contends. `bound` is
-// a true lower bound of it, from the busy times of streams alone.
+// It walks the chunk-level instructions of every stage once, with one clock a stream and bodies as
+// max-plus maps; it equals `simulate` to the picosecond where nothing contends. The bound, rung 1, is
+// PlanCosts' (sim/plan_costs.h).
 //
 //   Estimator e(skeleton, cost);
-//   e.bound() <= e.estimate().step
+//   Estimate estimate = e.estimate();      // estimate.step, estimate.times[stage]
 #pragma once
 
 #include <deque>
@@ -29,7 +29,6 @@ public:
     Estimator(const Estimator&) = delete;  // bodies_ points into costs_
     Estimator& operator=(const Estimator&) = delete;
 
-    Time bound() const;
     Estimate estimate();
     // The same if what runs between stages took no time, and passes did not stand still for it: what it is shorter
     // by is what messages cost.
@@ -52,12 +51,6 @@ private:
     TimelineDurations durations() const;
     void make_timeline();
     Estimate estimate_with(const TimelineDurations& durations, const StageBodies& bodies);
-
-    using Busy = std::array<Time, body_streams>;
-    struct ChunkBusy {
-        Busy forward, backward, backward_last, optimizer;
-    };
-    ChunkBusy busy(std::size_t stage, const ChunkSkeleton& chunk) const;
 
     const Timeline* timeline_ = nullptr;
     std::unique_ptr<Timeline> own_timeline_;

@@ -1,6 +1,7 @@
-// Memory, bound and step time of many plans of one model, cluster and batch: what a sweep asks for. All
-// are exact, the same as Estimator's (sim/estimate.h); what makes them cheap is that plans share their
-// parts. What chunks hold and compute is put together from pieces that all plans with the same sizes share
+// Memory, bound and step time of many plans of one model, cluster and batch: what a sweep asks for.
+// Memory and step are exact, the same as Estimator's (sim/estimate.h); the bound is rung 1 of the ladder, a
+// true lower bound of the step from busy times of streams alone. What makes all cheap is that plans share
+// their parts. What chunks hold and compute is put together from pieces that all plans with the same sizes share
 // (sim/chunk_pieces.h), their bodies are made once for these sizes (sim/chunk_cost.h), timelines once for a
 // schedule (sim/timeline.h).
 //
@@ -38,7 +39,7 @@ public:
     // Of the state of the parameters and the inputs of layers alone: <= peak_bytes(), and cheaper.
     Bytes least_bytes();
     Bytes peak_bytes();  // of the stage that needs most, with what is reserved: Prediction::peak_bytes()
-    Time bound();        // <= step(): from busy times of streams alone
+    Time bound();        // <= step()
     Time step();
     // One that serves the plan. See activity_of.
     const Timeline& timeline(std::uint32_t activity);
