@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/index.h"
 #include "sim/durations.h"
 
 namespace foretrain {
@@ -125,8 +126,6 @@ public:
 private:
     // A clock that no path from the port reaches; far below any sum of durations.
     static constexpr std::int64_t unreached = std::int64_t{-1} << 61;
-    static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
     void step(std::size_t n) {
         const Instruction& i = body_.code[n];
         Clocks& clock = streams_[static_cast<std::size_t>(i.stream)];

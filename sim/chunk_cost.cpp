@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "plan/program/body_passes.h"
 #include "plan/program/stage_state.h"
 #include "sim/durations.h"
@@ -9,8 +10,6 @@
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 ChunkTime::Pass timed_pass(const Stage& stage, const Body& body, InstructionDurations& durations,
                            const CostModel& cost) {

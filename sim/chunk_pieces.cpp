@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "sim/durations.h"
 
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Adds a piece that runs `times` in a row after what is summed up so far.
 void add(ChunkPieces::Pass& sum, const ChunkPieces::Pass& piece, std::int64_t times) {

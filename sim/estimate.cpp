@@ -3,15 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "sim/live_peak.h"
 
 namespace foretrain {
-
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();

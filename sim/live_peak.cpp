@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/index.h"
+
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Bytes change_of(const Body& body, const Instruction& i) {
     if (i.kind == InstructionKind::alloc) return body.buffers[at(i.operand[0])].bytes();

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/layers_by_chunk.h"
 #include "plan/program/body_passes.h"
 #include "sim/predict.h"
@@ -11,8 +12,6 @@
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 template <class Map, class KeyType, class Make>
 auto& part(Map& known, const KeyType& key, Make&& make) {

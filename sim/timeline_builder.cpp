@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/program/partners.h"
 #include "sim/timeline.h"
 
@@ -11,8 +12,6 @@ namespace foretrain {
 namespace {
 
 using Clock = std::uint32_t;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -8,13 +8,12 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "models/parameters.h"
 
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // A stage's chunks have tables of their own; where they hold the same entry the stage has it once.
 // Answers with the stage's index of each of the chunk's.

@@ -2,13 +2,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/program/skeleton.h"
 
 namespace foretrain {
 
 namespace {
-
-constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // What of a chunk was emitted last, by microbatch: -1 for what was not yet.
 struct ChunkTrail {
