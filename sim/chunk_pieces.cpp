@@ -108,7 +108,8 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
     message_ = Bytes{stage.boundary_elements * size_of(context.types.weight)};
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
-    const PassesByCut forward(stage.bodies[0], cost, durations), backward(stage.bodies[1], cost, durations);
+    const PassesByCut forward(stage.bodies[Stage::forward], cost, durations),
+        backward(stage.bodies[Stage::backward], cost, durations);
 
     std::vector<Bytes> kept(at(few.layers) + 1);  // by layer; the last: of none
     for (const BodyBuffer& b : stage.saved)

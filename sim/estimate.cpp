@@ -119,10 +119,9 @@ std::vector<WireCount> Estimator::wire() const {
         const StateTypes& types = skeleton_.context.types;
         const Bytes message{stage.boundary_elements() * size_of(types.weight)};
         for (const ChunkSkeleton& chunk : stage.chunks) {
-            const Stage& built = *chunk.stage;
             for (const auto& [body, times] :
-                 {std::pair{built.forward, m}, std::pair{built.backward, m - 1},
-                  std::pair{built.backward_last, std::int64_t{1}}, std::pair{built.optimizer, std::int64_t{1}}})
+                 {std::pair{Stage::forward, m}, std::pair{Stage::backward, m - 1},
+                  std::pair{Stage::backward_last, std::int64_t{1}}, std::pair{Stage::optimizer, std::int64_t{1}}})
                 for (const auto& [key, bytes] : bodies_[s][at(chunk.body(body))]->wire) count[key] += bytes * times;
             const std::int64_t neighbours = (chunk.first() ? 0 : 1) + (chunk.last() ? 0 : 1);
             if (neighbours > 0) count_between(Kind::send, Axis::pipeline, types.weight, message, neighbours * m, count);
@@ -142,7 +141,7 @@ double Estimator::executed(Flops BodyCost::*kind) const {
     double total = 0;
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
         for (const ChunkSkeleton& chunk : skeleton_.stages[s].chunks)
-            for (const std::int32_t body : {chunk.stage->forward, chunk.stage->backward})
+            for (const auto body : {Stage::forward, Stage::backward})
                 total += static_cast<double>((bodies_[s][at(chunk.body(body))]->*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();

@@ -59,14 +59,14 @@ std::string peak_section(const Body& body, const Stage& stage, std::int64_t firs
 
 Holding holding_of(const Stage& chunk, DType message_type) {
     const Bytes message{chunk.boundary_elements * size_of(message_type)};
-    const auto life = [&](std::int32_t body) {
+    const auto life = [&](Stage::BodyIndex body) {
         const Body& b = chunk.bodies[at(body)];
         return Life{b.live_peak, b.live_net};
     };
     return {.input = chunk.shape.first ? Bytes{} : message,
             .output = chunk.shape.last ? Bytes{} : message,
-            .forward = life(chunk.forward),
-            .backward = life(chunk.backward)};
+            .forward = life(Stage::forward),
+            .backward = life(Stage::backward)};
 }
 
 PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& flight) {
@@ -91,7 +91,7 @@ PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& 
     moment.in_flight += m.backward ? 0 : 1;
     const ChunkSkeleton& chunk = s.chunks[m.chunk];
     const Stage& built = *chunk.stage;
-    const Body& body = built.bodies[at(m.backward ? built.backward : built.forward)];
+    const Body& body = built.bodies[m.backward ? Stage::backward : Stage::forward];
     moment.section = peak_section(body, built, chunk.first_layer);
     return moment;
 }

@@ -299,8 +299,9 @@ const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
 }
 
 PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
-    constexpr std::size_t compute = 0, gather = 2, reduce = 3;
-    constexpr std::size_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;
+    constexpr auto compute = at(Stream::compute), gather = at(Stream::gather), reduce = at(Stream::reduce);
+    constexpr auto forward = Stage::forward, backward = Stage::backward, backward_last = Stage::backward_last,
+                   optimizer = Stage::optimizer;
     StageWork out;
     Time reducing, steps, gathers, unhidden;
     std::array<Time, body_streams> busy{};
@@ -314,7 +315,7 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
         const Time reads = stage_[c]->shape.first ? Time{} : stall, writes = stage_[c]->shape.last ? Time{} : stall;
         // A stretch of weights is gathered before those of the one before are computed with: the first beside none.
         const Time first = zero() <= 1 ? passes.to_gradients : Time{};
-        const auto lost = [&](std::size_t body, Time layer) {
+        const auto lost = [&](Stage::BodyIndex body, Time layer) {
             return replicas.lost(body, layers, layer, body == backward_last ? first : Time{});
         };
         const Time f = passes.forward.computing + reads + lost(forward, passes.forward_layer),

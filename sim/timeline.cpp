@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 
 namespace foretrain {
 
 namespace {
 
-constexpr std::size_t host = static_cast<std::size_t>(Stream::host);
-constexpr std::size_t context = static_cast<std::size_t>(Stream::context);
+constexpr std::size_t host = at(Stream::host), context = at(Stream::context);
 static_assert(host + 1 == hosted_streams);
 
 // Does computing wait, in each pass that uses it, for what the context stream does? Then that stream is never

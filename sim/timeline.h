@@ -24,8 +24,7 @@
 
 namespace foretrain {
 
-constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
-constexpr std::size_t hosted_streams = 2;   // compute and host
+constexpr std::size_t hosted_streams = 2;  // compute and host
 constexpr std::uint32_t hosted_activity = ((1U << bodies_of_chunk) - 1) << bodies_of_chunk;
 
 // Body costs of each stage, as Instruction::body counts them.

@@ -328,8 +328,8 @@ private:
         std::int64_t forwards = 0, backwards = 0;  // through the first chunk
         for (std::size_t n = steady.begin; n < out_.operations_.size(); ++n) {
             const Operation& o = out_.operations_[n];
-            if (n < steady.begin + operations && o.kind != Kind::message && o.stage == 0 && o.body <= 1)
-                ++(o.body == 0 ? forwards : backwards);
+            if (n < steady.begin + operations && o.kind != Kind::message && o.stage == 0 && o.body <= Stage::backward)
+                ++(o.body == Stage::forward ? forwards : backwards);
             const std::size_t period = std::min((n - steady.begin) / operations, count);
             for (std::size_t i = 0; i < o.count; ++i) {
                 const Clock in = out_.inputs_[o.inputs + i];

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/layers_by_chunk.h"
 
 namespace foretrain {
@@ -39,8 +40,6 @@ const Body& StageSkeleton::body(const Instruction& i) const {
 }
 
 namespace {
-
-std::size_t at(Region region) { return static_cast<std::size_t>(region); }
 
 // One pass of a stage runs at a time: its chunks take turns in these regions.
 bool shared_by_chunks(Region r) { return r == Region::transients || r == Region::gathered || r == Region::staging; }

@@ -358,11 +358,11 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         stage->layout.layers = 1;
         build_stage_state(context, *stage);
         stage->boundary_elements = context.rows() * context.model.hidden_size;
-        stage->bodies.resize(4);
+        stage->bodies.resize(bodies_of_chunk);
         return stage;
     }
     auto stage = std::make_shared<Stage>(build_passes(context, shape, depth));
-    Body last = stage->bodies[1];
+    Body last = stage->bodies[Stage::backward];
     last.name = "backward_last";
     stage->bodies.push_back(std::move(last));
     stage->bodies.push_back(build_optimizer(context, *stage));
@@ -371,7 +371,7 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         if (body.kind != InstructionKind::optimizer_step) add_message_stalls(context, shape, body);
         add_parameter_gather(context, *stage, body);
         if (body.kind == InstructionKind::backward_chunk)
-            add_gradient_reduce(context, *stage, stage->kernels, body, b == 2);
+            add_gradient_reduce(context, *stage, stage->kernels, body, b == Stage::backward_last);
         place_tensors(stage->layout, body);
         Bytes& most = stage->region_bytes[static_cast<std::size_t>(Region::transients)];
         most = std::max(most, body.transient_bytes);

@@ -5,7 +5,7 @@
 //
 //   StageContext context = make_context(plan);
 //   auto stage = build_stage(context, {.layers = 8, .first = true, .last = false});
-//   stage->bodies[stage->forward].code
+//   stage->bodies[Stage::forward].code
 #pragma once
 
 #include <array>
@@ -78,6 +78,10 @@ struct StageUnit {
 };
 
 struct Stage {
+    // Bodies of a chunk, in the order of `bodies`. backward_last: of the last microbatch, which reduces gradients
+    // that others leave where they are.
+    enum BodyIndex : std::int32_t { forward, backward, backward_last, optimizer };
+
     StageShape shape;
     StageLayout layout;  // of the layers that are written out
     std::vector<UnitShape> unit_shapes;
@@ -87,15 +91,16 @@ struct Stage {
     std::vector<KernelArgs> kernels;
     std::vector<Label> sections;
     std::vector<Body> bodies;
-    std::int32_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;  // indices in bodies
-    std::int32_t loss = -1;                                                    // index in fixed
+    std::int32_t loss = -1;  // index in fixed
     Bytes slot_bytes;
     std::array<Bytes, region_count> region_bytes{};  // activations and communication: see Skeleton
     std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
+constexpr std::size_t bodies_of_chunk = Stage::optimizer + 1;
+
 // The steps of build_stage, for those who need but some of them. First the units with their state, and
-// forward and backward pass as plain arithmetic (bodies 0 and 1).
+// forward and backward pass as plain arithmetic.
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth);
 // What the layers that stand for many keep of a microbatch, once.
 Bytes saved_bytes(const Stage& stage, const Repeat& repeat);

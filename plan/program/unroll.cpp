@@ -114,7 +114,7 @@ private:
 
     void forward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
-        Instruction f = pass(InstructionKind::forward_chunk, chunk().stage->forward, k);
+        Instruction f = pass(InstructionKind::forward_chunk, Stage::forward, k);
         if (!first) {
             lifetime(InstructionKind::alloc, Home::input, k);
             const std::int32_t reader = previous(trail().backward, Home::input, k);
@@ -137,8 +137,7 @@ private:
     void backward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
         const bool final_pass = ++trail().backwards == skeleton_.listed;
-        Instruction b = pass(InstructionKind::backward_chunk,
-                             final_pass ? chunk().stage->backward_last : chunk().stage->backward, k);
+        Instruction b = pass(InstructionKind::backward_chunk, final_pass ? Stage::backward_last : Stage::backward, k);
         if (!last) {
             lifetime(InstructionKind::alloc, Home::output_gradient, k);
             const std::int32_t reader = previous(trail().backward, Home::output_gradient, k);
@@ -184,7 +183,7 @@ private:
         if (skeleton_.tied_across_stages() && chunk().first()) tied = reduce_tied();
         std::int32_t stepped = -1;
         for (; chunk_ < static_cast<std::int32_t>(s_.chunks.size()); ++chunk_) {
-            Instruction step = pass(InstructionKind::optimizer_step, chunk().stage->optimizer, -1);
+            Instruction step = pass(InstructionKind::optimizer_step, Stage::optimizer, -1);
             if (stepped < 0) step.add_wait({last_backward_, Stream::reduce});
             if (stepped < 0 && tied >= 0) step.add_wait({tied, Stream::reduce});
             stepped = emit(step);
