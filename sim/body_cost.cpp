@@ -49,8 +49,9 @@ void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time ti
         out.attention += time;
 }
 
-// What compute stands still for because of a message (plan/program/body_passes.h).
-bool is_message_stall(const Instruction& i) { return i.kind == InstructionKind::stall && i.axis == Axis::pipeline; }
+bool is_message_stall(const Instruction& i) {
+    return i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
+}
 
 void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time once, std::int64_t times) {
     const Time time = once * times;
@@ -64,11 +65,12 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
     if (i.kind == InstructionKind::stall) {
-        if (is_message_stall(i))
-            out.messages += time;
-        else if (i.like == InstructionKind::kernel)
-            out.overhead += time;
-        return;  // what others take of computing is theirs: see account_body in sim/timeline.cpp
+        switch (stall_for(i)) {
+            case StallFor::message: out.messages += time; break;
+            case StallFor::pause: out.overhead += time; break;
+            case StallFor::beside: break;  // what others take of computing is theirs: account_body in sim/timeline.cpp
+        }
+        return;
     }
     if (i.axis == Axis::tensor)
         out.tensor += time;

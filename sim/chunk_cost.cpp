@@ -109,7 +109,8 @@ ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shap
         Busy out{};
         ReplicaBodies(context, shape, chunk, {1, 1})
             .for_each(cost, 0, &long_enough, [&](std::size_t b, const Instruction& i, Time time, bool of_pass) {
-                if (!of_pass && i.axis != Axis::pipeline) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
+                const bool message = i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
+                if (!of_pass && !message) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
             });
         return out;
     };

@@ -68,8 +68,7 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
     for (const GemmConstants& g : c.gemm)
         if (const auto& p = processors_[at(g.dtype)]) gemms_[at(g.dtype)] = prepare(g, *p);
     for (const DType type : {DType::bf16, DType::fp16})
-        if (const GemmConstants* g = c.gemm_for(measured_as(type));
-            g && !gemms_[at(type)] && processors_[at(type)])
+        if (const GemmConstants* g = c.gemm_for(measured_as(type)); g && !gemms_[at(type)] && processors_[at(type)])
             gemms_[at(type)] = prepare(*g, *processors_[at(type)]);
     attention_forward_ = c.attention.forward;
     attention_backward_ = c.attention.backward;
