@@ -105,7 +105,6 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
     StageShape small = shape;
     small.layers = few.layers;
     const Stage stage = build_passes(context, small, Depth::full);
-    message_ = Bytes{stage.boundary_elements * size_of(context.types.weight)};
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
     const PassesByCut forward(stage.bodies[Stage::forward], cost, durations),
@@ -137,7 +136,6 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
 
 ChunkPieces::Whole ChunkPieces::sum() const {
     Whole out;
-    out.message = message_;
     for (const Use& use : uses_) {
         add(out.forward, use.piece->forward, use.times);
         out.slot += use.piece->slot * use.times;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/index.h"
-#include "sim/live_peak.h"
 
 namespace foretrain {
 
@@ -12,8 +11,12 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
         const Parallelism& p = skeleton.plan.parallelism;
-        flights_.push_back(
-            flight_of(p.schedule, p.pipeline, static_cast<std::int64_t>(s), skeleton.microbatches, p.virtual_pipeline));
+        Fullest& fullest = fullest_.emplace_back();
+        fullest.flight =
+            flight_of(p.schedule, p.pipeline, static_cast<std::int64_t>(s), skeleton.microbatches, p.virtual_pipeline);
+        fullest.holdings = holdings_of(skeleton, s);
+        fullest.peak = live_peak(fullest.flight, fullest.holdings.size(),
+                                 [&](std::size_t c) -> const Holding& { return fullest.holdings[c]; });
         std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
         for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
             const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
@@ -38,8 +41,8 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
 }
 
 TimelineDurations Estimator::durations() const {
-    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
-    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
+    TimelineDurations d =
+        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), skeleton_.context.message());
     if (skeleton_.tied_across_stages())
         d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
     return d;
@@ -82,11 +85,8 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        const auto holding = [&](std::size_t c) {
-            return holding_of(*stage.chunks[c].stage, skeleton_.context.types.weight);
-        };
-        m.live_peak = live_peak(flights_[s], stage.chunks.size(), holding).bytes + m.weights + m.gradients +
-                      m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = fullest_[s].peak.bytes + m.weights + m.gradients + m.optimizer + region(Region::gathered) +
+                      region(Region::staging);
         out.push_back(m);
     }
     return out;
@@ -94,7 +94,8 @@ std::vector<StageMemory> Estimator::memory() const {
 
 std::vector<PeakMoment> Estimator::peaks() const {
     std::vector<PeakMoment> out;
-    for (std::size_t s = 0; s < flights_.size(); ++s) out.push_back(moment_of(skeleton_, s, flights_[s]));
+    for (std::size_t s = 0; s < fullest_.size(); ++s)
+        out.push_back(moment_of(skeleton_, s, fullest_[s].holdings, fullest_[s].peak));
     return out;
 }
 
@@ -117,14 +118,15 @@ std::vector<WireCount> Estimator::wire() const {
         WireCount count;
         const StageSkeleton& stage = skeleton_.stages[s];
         const StateTypes& types = skeleton_.context.types;
-        const Bytes message{stage.boundary_elements() * size_of(types.weight)};
         for (const ChunkSkeleton& chunk : stage.chunks) {
             for (const auto& [body, times] :
                  {std::pair{Stage::forward, m}, std::pair{Stage::backward, m - 1},
                   std::pair{Stage::backward_last, std::int64_t{1}}, std::pair{Stage::optimizer, std::int64_t{1}}})
                 for (const auto& [key, bytes] : bodies_[s][at(chunk.body(body))]->wire) count[key] += bytes * times;
             const std::int64_t neighbours = (chunk.first() ? 0 : 1) + (chunk.last() ? 0 : 1);
-            if (neighbours > 0) count_between(Kind::send, Axis::pipeline, types.weight, message, neighbours * m, count);
+            if (neighbours > 0)
+                count_between(Kind::send, Axis::pipeline, types.weight, skeleton_.context.message(), neighbours * m,
+                              count);
             if (chunk.last() && skeleton_.context.replicas() > 1)
                 count_between(Kind::all_reduce, Axis::replica, DType::fp64, Bytes{size_of(DType::fp64)}, 1, count);
             if (skeleton_.tied_across_stages() && (chunk.first() || chunk.last()))

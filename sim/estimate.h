@@ -18,6 +18,7 @@
 #include "sim/body_cost.h"
 #include "sim/cost.h"
 #include "sim/flight.h"
+#include "sim/live_peak.h"
 #include "sim/timeline.h"
 
 namespace foretrain {
@@ -60,7 +61,13 @@ private:
     StageBodies bodies_;                                   // as instructions name them
     std::deque<BodyCost> free_costs_;                      // of those that stand still for messages, if they did not
     StageBodies free_;                                     // with those in their place
-    std::vector<Flight> flights_;                          // by stage
+    // What lives when most does, by stage.
+    struct Fullest {
+        Flight flight;
+        std::vector<Holding> holdings;
+        LivePeak peak;  // points into `flight`
+    };
+    std::deque<Fullest> fullest_;
 };
 
 }  // namespace foretrain

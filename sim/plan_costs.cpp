@@ -44,6 +44,8 @@ void PlanCosts::set(const Parallelism& parallelism) {
     FORETRAIN_CHECK(of_base(parallelism) == of_base(plan_.parallelism), "a plan of another base");
     plan_.parallelism = parallelism;
     microbatches_ = plan_.microbatches();
+    message_ = Bytes{boundary_elements(plan_.model, plan_.training, plan_.parallelism) *
+                     size_of(state_types(plan_.training.precision).weight)};
     runs_ = nullptr;
     mesh_ = nullptr;
     pieces_ = nullptr;
@@ -61,11 +63,6 @@ void PlanCosts::forget_if_many() {
     if (known_bodies_.size() > many) known_bodies_.clear();
     if (known_meshes_.size() > many_large) known_meshes_.clear();
     if (known_timelines_.size() > many_large) known_timelines_.clear();
-}
-
-int PlanCosts::zero() const {
-    const Parallelism& p = plan_.parallelism;
-    return p.context * p.data == 1 ? 0 : p.zero_stage;
 }
 
 const PlanCosts::Runs& PlanCosts::runs() {
@@ -156,7 +153,7 @@ Bytes PlanCosts::working_set_of(const Chunk& chunk) {
 const ChunkState& PlanCosts::state_of(const StageShape& shape) {
     const Parallelism& p = plan_.parallelism;
     const std::int64_t flags = (shape.first ? 1 : 0) | (shape.last ? 2 : 0);
-    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags, p.zero_shard_size}},
+    return part(known_states_, Key{{p.tensor, p.replicas(), zero(), flags, p.zero_shard_size}},
                 [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
@@ -168,10 +165,7 @@ PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
     c.shape = shape;
     c.passes = pieces().of(plan_, shape, alternation_, [&]() -> const CostModel& { return mesh().cost; });
     c.state = &state_of(shape);
-    c.holding = {.input = shape.first ? Bytes{} : c.passes.message,
-                 .output = shape.last ? Bytes{} : c.passes.message,
-                 .forward = c.passes.forward.life,
-                 .backward = c.passes.backward.life};
+    c.holding = holding_of(shape, message_, c.passes.forward.life, c.passes.backward.life);
     return chunks_.emplace_back(c);
 }
 
@@ -192,7 +186,7 @@ const std::vector<const Flight*>& PlanCosts::flights() {
 // Weights, gradients and optimizer state.
 const std::vector<Bytes>& PlanCosts::standing() {
     const Parallelism& p = plan_.parallelism;
-    const Key key{{p.tensor, p.context * p.data, zero(), p.zero_shard_size, stages(), chunks()}};
+    const Key key{{p.tensor, p.replicas(), zero(), p.zero_shard_size, stages(), chunks()}};
     if (standing_.key == key && !standing_.values.empty()) return standing_.values;
     standing_ = {key, {}};
     for (const std::int64_t stage : distinct_stages()) {
@@ -210,15 +204,12 @@ const std::vector<Bytes>& PlanCosts::standing() {
 
 Bytes PlanCosts::least_bytes() {
     const Parallelism& p = plan_.parallelism;
-    const std::int64_t tokens = plan_.tokens_per_microbatch() / p.context;
-    const std::int64_t rows = p.sequence_parallel ? tokens / p.tensor : tokens;
-    const Bytes input{rows * plan_.model.hidden_size * size_of(plan_.training.precision)};
     // Recomputed or not, every layer's input is kept, but for the first of a chunk and those inside a segment.
     const std::int64_t apart = p.recompute.kind == Recompute::Kind::segment ? p.recompute.layers : 1;
     const std::int64_t inputs = (runs().fewest - 1) / apart;
     Bytes most;
     for (std::size_t d = 0; d < distinct_stages().size(); ++d)
-        most = std::max(most, standing()[d] + input * (flights()[d]->fullest * inputs));
+        most = std::max(most, standing()[d] + message_ * (flights()[d]->fullest * inputs));
     return most + plan_.cluster.device.reserved + framework_.reserved;
 }
 
@@ -250,10 +241,7 @@ Bytes PlanCosts::allocated(const Flight& flight) {
     for (const Chunk* c : stage_) most_work = std::max(most_work, working_set_of(*c));
     for (std::size_t c = 0; c < stage_.size(); ++c) {
         all += pooled_slots(flight, c);
-        const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
-        const Bytes entry{round_up(stage_[c]->passes.message.value, buffer_alignment)};
-        if (!stage_[c]->shape.last) all += entry * (2 * entries(2));
-        if (!stage_[c]->shape.first) all += entry * (entries(2) + entries(flight.most[c] + 1));
+        all += ring_sizes(stage_[c]->shape, message_, flight.most[c], microbatches_).bytes();
     }
     return all + most_work;
 }
@@ -394,11 +382,10 @@ const Timeline& PlanCosts::timeline(std::uint32_t activity) {
 
 PlanCosts::Messages& PlanCosts::messages() {
     const Parallelism& p = plan_.parallelism;
-    const Bytes message = chunk_of(0, 0).passes.message;
-    const std::int64_t key = message.value << 2 | (chunks() > 1 ? 2 : 0) | (p.sequence_parallel ? 1 : 0);
+    const std::int64_t key = message_.value << 2 | (chunks() > 1 ? 2 : 0) | (p.sequence_parallel ? 1 : 0);
     const auto [known, fresh] = mesh().messages.try_emplace(key);
     if (fresh) {
-        known->second.durations = timeline_durations(mesh().cost, stages(), message);
+        known->second.durations = timeline_durations(mesh().cost, stages(), message_);
         if (stages() > 1)
             for (const Instruction& i : message_stalls(make_context(plan_)))
                 known->second.stall += mesh().cost.instruction(i, {}, 0);

@@ -98,7 +98,7 @@ private:
 
     std::int64_t stages() const { return plan_.parallelism.pipeline; }
     std::int64_t chunks() const { return plan_.parallelism.virtual_pipeline; }
-    int zero() const;
+    int zero() const { return plan_.parallelism.effective_zero(); }
     const Runs& runs();
     Mesh& mesh();
     StageShape shape_of(std::int64_t stage, std::int64_t chunk);
@@ -141,6 +141,7 @@ private:
     const Framework& framework_;
     std::int64_t alternation_ = 1;
     std::int64_t microbatches_ = 0;
+    Bytes message_;  // between stages; the input of a layer is as large
 
     const Runs* runs_ = nullptr;
     Mesh* mesh_ = nullptr;

@@ -107,8 +107,9 @@ private:
         for (const auto& [ring, name] : rings)
             for (std::int64_t e = 0; e < ring->entries; ++e)
                 out_.buffers.push_back({prefix(chunk) + name + "#" + std::to_string(e), Region::communication,
-                                        skeleton_.context.types.weight, Axis::none, s_.boundary_elements(),
-                                        ring->offset + ring->entry * e, Bytes{}});
+                                        skeleton_.context.types.weight, Axis::none,
+                                        skeleton_.context.boundary_elements(), ring->offset + ring->entry * e,
+                                        Bytes{}});
     }
 
     const Skeleton& skeleton_;

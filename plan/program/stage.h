@@ -38,14 +38,14 @@ struct StageContext {
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }
     std::int64_t sequence() const { return training.sequence_length / parallelism.context; }
-    // Ranks that hold the same parameters: the size of Axis::replica.
-    std::int64_t replicas() const { return parallelism.context * parallelism.data; }
+    std::int64_t replicas() const { return parallelism.replicas(); }
     // Of those the ones that share out a unit under ZeRO, and how many such groups there are.
     std::int64_t shards() const { return parallelism.zero_shard_size == 0 ? replicas() : parallelism.zero_shard_size; }
     std::int64_t shard_groups() const { return replicas() / shards(); }
     Axis shard_axis() const { return shard_groups() > 1 ? Axis::shard : Axis::replica; }
-    // Rows of the residual stream on one rank: a share of the tokens under sequence parallelism.
-    std::int64_t rows() const { return parallelism.sequence_parallel ? tokens() / parallelism.tensor : tokens(); }
+    std::int64_t rows() const { return parallelism.rows(training.sequence_length); }
+    std::int64_t boundary_elements() const { return foretrain::boundary_elements(model, training, parallelism); }
+    Bytes message() const { return Bytes{boundary_elements() * size_of(types.weight)}; }  // between stages
 };
 
 StageContext make_context(const Plan& plan);
@@ -94,7 +94,6 @@ struct Stage {
     std::int32_t loss = -1;  // index in fixed
     Bytes slot_bytes;
     std::array<Bytes, region_count> region_bytes{};  // activations and communication: see Skeleton
-    std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
 constexpr std::size_t bodies_of_chunk = Stage::optimizer + 1;

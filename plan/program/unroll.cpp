@@ -68,7 +68,7 @@ private:
         i.type = skeleton_.context.types.weight;
         i.microbatch = microbatch;
         i.peer = stream == Stream::send_next || stream == Stream::recv_next ? next_stage_ : previous_stage_;
-        i.count = s_.boundary_elements();
+        i.count = skeleton_.context.boundary_elements();
         i.add_operand(chunk().ring_buffer(home, microbatch));
         if (wait.instruction >= 0) i.add_wait(wait);
         const bool early = kind == InstructionKind::send || skeleton_.plan.parallelism.overlap.pipeline;
