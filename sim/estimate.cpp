@@ -24,7 +24,11 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
             for (const BodyCost& body : known->second) bodies.push_back(&body);
         }
     }
-    check_length(bodies_, skeleton.microbatches);
+    durations_ =
+        timeline_durations(cost, static_cast<std::int64_t>(skeleton.stages.size()), skeleton.context.message());
+    if (skeleton.tied_across_stages())
+        reduce_tied_ = cost.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton));
+    check_length(bodies_, durations_, skeleton.microbatches);
     free_ = bodies_;
     std::map<const BodyCost*, const BodyCost*> freed;
     for (std::vector<const BodyCost*>& bodies : free_)
@@ -40,14 +44,6 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
         }
 }
 
-TimelineDurations Estimator::durations() const {
-    TimelineDurations d =
-        timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), skeleton_.context.message());
-    if (skeleton_.tied_across_stages())
-        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return d;
-}
-
 void Estimator::make_timeline() {
     own_timeline_ = std::make_unique<Timeline>(skeleton_, activity());
     if (!own_timeline_->serves(skeleton_.microbatches)) {
@@ -58,19 +54,18 @@ void Estimator::make_timeline() {
     timeline_ = own_timeline_.get();
 }
 
-Estimate Estimator::estimate_with(const TimelineDurations& durations, const StageBodies& bodies) {
+Estimate Estimator::estimate_with(const TimelineDurations& durations, Time reduce_tied, const StageBodies& bodies) {
     if (timeline_ == nullptr) make_timeline();
-    return timeline_->run(bodies, durations, skeleton_.microbatches);
+    return timeline_->run(bodies, durations, reduce_tied, skeleton_.microbatches);
 }
 
-Estimate Estimator::estimate() { return estimate_with(durations(), bodies_); }
+Estimate Estimator::estimate() { return estimate_with(durations_, reduce_tied_, bodies_); }
 
 Estimate Estimator::estimate_with_free_messages() {
-    TimelineDurations d = durations();
+    TimelineDurations d = durations_;
     std::fill(d.next.begin(), d.next.end(), Time{});
     std::fill(d.previous.begin(), d.previous.end(), Time{});
-    d.reduce_tied = {};
-    return estimate_with(d, free_);
+    return estimate_with(d, Time{}, free_);
 }
 
 std::vector<StageMemory> Estimator::memory() const {

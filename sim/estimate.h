@@ -49,14 +49,15 @@ public:
 private:
     void count_between(InstructionKind kind, Axis axis, DType type, Bytes bytes, std::int64_t times,
                        WireCount& count) const;
-    TimelineDurations durations() const;
     void make_timeline();
-    Estimate estimate_with(const TimelineDurations& durations, const StageBodies& bodies);
+    Estimate estimate_with(const TimelineDurations& durations, Time reduce_tied, const StageBodies& bodies);
 
     const Timeline* timeline_ = nullptr;
     std::unique_ptr<Timeline> own_timeline_;
     const Skeleton& skeleton_;
     const CostModel& cost_;
+    TimelineDurations durations_;
+    Time reduce_tied_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
     StageBodies bodies_;                                   // as instructions name them
     std::deque<BodyCost> free_costs_;                      // of those that stand still for messages, if they did not
