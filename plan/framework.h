@@ -59,6 +59,7 @@ struct Framework {
     // Relative half-width of an interval that holds a measured step in four cases of five, if all constants of
     // device and links are right; 0: not stated.
     double step_spread = 0;
+    bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs

@@ -5,6 +5,10 @@
 
 namespace foretrain {
 
+std::int64_t boundary_elements(const ModelSpec& model, const Training& training, const Parallelism& p) {
+    return p.rows(training.sequence_length) * model.hidden_size;
+}
+
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe ? "gpipe" : "1f1b"; }
 
 std::string_view name_of(ContextMethod method) { return method == ContextMethod::ring ? "ring" : "all-to-all"; }

@@ -30,7 +30,6 @@ public:
 
     // Forward and backward pass as plain arithmetic.
     void build_passes() {
-        stage_.boundary_elements = c_.rows() * c_.model.hidden_size;
         stage_.bodies.push_back(forward());
         stage_.bodies.push_back(backward());
         for (const Repeat& r : stage_.layout.repeats) stage_.slot_bytes += saved_bytes(stage_, r) * (r.times - 1);
@@ -67,7 +66,7 @@ private:
         if (layer == 0 && !first()) return b.ring(Home::input, "input");
         if (!kept) return otherwise;
         LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
-        if (s.x < 0) s.x = b.save("x", layer, stage_.boundary_elements, c_.types.weight);
+        if (s.x < 0) s.x = b.save("x", layer, c_.boundary_elements(), c_.types.weight);
         return b.saved(s.x);
     }
 
@@ -310,7 +309,7 @@ StageContext make_context(const Plan& plan) {
     c.added = added_costs(plan, framework);
     c.score_bytes = framework.costs.unfused.score_bytes;
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
-    c.zero = c.replicas() == 1 ? 0 : plan.parallelism.zero_stage;
+    c.zero = plan.parallelism.effective_zero();
     return c;
 }
 
@@ -361,12 +360,11 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         stage->shape = shape;
         stage->layout.layers = 1;
         build_stage_state(context, *stage);
-        stage->boundary_elements = context.rows() * context.model.hidden_size;
-        stage->bodies.resize(4);
+        stage->bodies.resize(bodies_of_chunk);
         return stage;
     }
     auto stage = std::make_shared<Stage>(build_passes(context, shape, depth));
-    Body last = stage->bodies[1];
+    Body last = stage->bodies[Stage::backward];
     last.name = "backward_last";
     stage->bodies.push_back(std::move(last));
     stage->bodies.push_back(build_optimizer(context, *stage));
@@ -375,7 +373,7 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         if (body.kind != InstructionKind::optimizer_step) add_message_stalls(context, shape, body);
         add_parameter_gather(context, *stage, body);
         if (body.kind == InstructionKind::backward_chunk)
-            add_gradient_reduce(context, *stage, stage->kernels, body, b == 2);
+            add_gradient_reduce(context, *stage, stage->kernels, body, b == Stage::backward_last);
         place_tensors(stage->layout, body);
         Bytes& most = stage->region_bytes[static_cast<std::size_t>(Region::transients)];
         most = std::max(most, body.transient_bytes);
