@@ -37,6 +37,12 @@ struct DeviceSpec {
     PriceRange price;
     std::string system;  // the cluster preset that it stands in where nothing else is said; may be empty
     std::map<std::string, std::string> sources;  // figure -> where it comes from
+
+    // By which software's figures tell generations apart; at least 1.
+    double dense_bf16_tera() const {
+        const auto found = peak.find(DType::bf16);
+        return found == peak.end() || found->second.tera() < 1 ? 1 : found->second.tera();
+    }
     bool operator==(const DeviceSpec&) const = default;
 };
 

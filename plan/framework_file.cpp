@@ -36,7 +36,7 @@ void integer(const Json& value, const char* key, std::int64_t& out, std::int64_t
     if (value.has(key)) out = value.at(key).integer(least, most);
 }
 
-void steps(const Json& value, const char* key, const char* what, std::vector<std::pair<int, double>>& out) {
+void steps(const Json& value, const char* key, const char* what, Steps& out) {
     if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
 }
 
@@ -100,13 +100,14 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);
+    if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
 }
 
 void read_abilities(const Json& value, Framework& f) {

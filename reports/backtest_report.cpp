@@ -130,14 +130,14 @@ std::string short_plan(const Plan& plan) {
 }
 
 std::string largest_parts(const Prediction& prediction, std::size_t count) {
-    const StageTime& slowest = prediction.times[static_cast<std::size_t>(prediction.slowest_stage())];
-    std::vector<TimePart> parts = breakdown(slowest);
+    const StageTime busiest = prediction.time_of_busiest();
+    std::vector<TimePart> parts = breakdown(busiest);
     std::stable_sort(parts.begin(), parts.end(), [](const TimePart& a, const TimePart& b) { return a.time > b.time; });
     std::string s;
     for (std::size_t i = 0; i < std::min(count, parts.size()); ++i)
         if (parts[i].time.value > 0)
             s += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", parts[i].label,
-                             100 * seconds(parts[i].time) / seconds(slowest.step));
+                             100 * seconds(parts[i].time) / seconds(busiest.step));
     return s;
 }
 

@@ -40,9 +40,29 @@ std::string remedy(const std::string& key) {
     if (key == "context_exposed") return "waiting for keys and values of other context ranks costs it most";
     if (key == "data_exposed") return "gradients and parameters on their way cost it most";
     if (key == "pipeline_exposed") return "messages between stages cost it most";
-    if (key == "bubble") return "waiting for other stages costs it most: more microbatches a step make it smaller";
+    if (key == "bubble")
+        return "filling and draining the pipeline costs it most: more microbatches a step, or more chunks a stage, "
+               "make it smaller";
     if (key == "host") return "the host that launches kernels is what it waits for most";
     return key + " costs it most";
+}
+
+// Where one stage has clearly more to do than the others on average, and what would share it.
+std::string imbalance(const Prediction& p) {
+    if (p.times.size() < 2) return "";
+    Time all;
+    for (const StageTime& t : p.times) all += t.busy();
+    const Time mean{all.value / static_cast<std::int64_t>(p.times.size())};
+    const std::int64_t stage = p.busiest_stage();
+    const double more = ratio(p.times[static_cast<std::size_t>(stage)].busy(), mean) - 1;
+    if (more < 0.02) return "";
+    const char* option = stage == 0                                               ? " (--first-stage-layers)"
+                         : stage + 1 == static_cast<std::int64_t>(p.times.size()) ? " (--last-stage-layers)"
+                                                                                  : "";
+    return fmt::format(
+        " Stage {} is busy {} longer than stages on average, and they wait for it: fewer layers there{}, "
+        "or embedding and head counted as layers (--embedding-and-head-as-layers), would share that.",
+        stage, percent(more), option);
 }
 
 }  // namespace
@@ -55,7 +75,7 @@ std::string longer(Time step, Time than) {
 
 std::string limits_text(const Prediction& p) {
     if (p.times.empty()) return "";
-    const StageTime& t = p.times[static_cast<std::size_t>(p.slowest_stage())];
+    const StageTime t = p.time_of_busiest();
     std::vector<TimePart> computing, waiting;
     Time computes;
     for (const TimePart& part : breakdown(t)) {
@@ -75,7 +95,8 @@ std::string limits_text(const Prediction& p) {
     if (limit == nullptr || ratio(limit->time, t.step) < 0.05)
         limit = &*std::max_element(computing.begin(), computing.end(), by_time);
     const bool must_be = limit->computes && limit->key != "recompute";
-    return s + (must_be ? " Little else matters: " : " Apart from what must be computed, ") + remedy(limit->key) + ".";
+    return s + (must_be ? " Little else matters: " : " Apart from what must be computed, ") + remedy(limit->key) + "." +
+           imbalance(p);
 }
 
 Json alternative_json(const Alternative& a) {

@@ -50,9 +50,7 @@ Json memory_json(const Prediction& p) {
     return memory;
 }
 
-StageTime slowest(const Prediction& p) {
-    return p.times.empty() ? StageTime{} : p.times[static_cast<std::size_t>(p.slowest_stage())];
-}
+StageTime slowest(const Prediction& p) { return p.time_of_busiest(); }
 
 Json by_pass_json(const StageTime& t) {
     Json passes = Json::object();

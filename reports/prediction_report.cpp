@@ -133,25 +133,35 @@ std::string plan_line(const Plan& plan) {
 
 std::string time_heading(const Prediction& p) {
     if (p.times.size() == 1) return "Time of a step\n";
-    return fmt::format("Time of a step      on stage {} of {}, the slowest (stages count from 0)\n", p.slowest_stage(),
+    return fmt::format("Time of a step      on stage {} of {}, the busiest (stages count from 0)\n", p.busiest_stage(),
                        p.times.size());
+}
+
+// How evenly the stages share the work.
+std::string balance_line(const Prediction& p) {
+    if (p.times.size() < 2) return "";
+    const auto [least, most] = std::minmax_element(
+        p.times.begin(), p.times.end(), [](const StageTime& a, const StageTime& b) { return a.busy() < b.busy(); });
+    if (least->busy() == most->busy()) return "  Stages are equally busy.\n";
+    return fmt::format("  Stages are busy for {} (stage {}) to {} (stage {}).\n", figure(least->busy()),
+                       least - p.times.begin(), figure(most->busy()), most - p.times.begin());
 }
 
 std::string time_table(const Prediction& p) {
     if (p.times.empty()) return "";
-    const StageTime& slowest = p.times[static_cast<std::size_t>(p.slowest_stage())];
-    const double whole = std::max(seconds(slowest.step), 1e-12);
+    const StageTime busiest = p.time_of_busiest();
+    const double whole = std::max(seconds(busiest.step), 1e-12);
     std::string s;
-    for (const TimePart& part : breakdown(slowest)) {
+    for (const TimePart& part : breakdown(busiest)) {
         const double share = seconds(part.time) / whole;
         s += line("  " + part.label, figure(part.time),
                   fmt::format("{:>7}  {}  {}", percent(share), bar(share, 20), part.remark));
     }
     s += fmt::format("  {:-<26}\n", "");
     std::string passes;
-    for (const TimePart& part : by_pass(slowest))
+    for (const TimePart& part : by_pass(busiest))
         passes += fmt::format("{}{} {}", passes.empty() ? "kernels: " : ", ", part.label, figure(part.time));
-    return s + line("  = step", figure(slowest.step), passes) + trust_table(p);
+    return s + line("  = step", figure(busiest.step), passes) + balance_line(p) + trust_table(p);
 }
 
 std::string memory_unit(const Prediction& p) { return MemoryUnit(largest_allocation(p)).name; }

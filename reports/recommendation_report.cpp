@@ -18,7 +18,7 @@ constexpr std::size_t columns = 100;
 
 // Of the slowest stage's step.
 std::string share_of_step(const Prediction& p, Time StageTime::*part) {
-    const StageTime& t = p.times[static_cast<std::size_t>(p.slowest_stage())];
+    const StageTime t = p.time_of_busiest();
     return percent(seconds(t.*part) / std::max(seconds(t.step), 1e-12));
 }
 

@@ -47,7 +47,7 @@ Time share_of(Time t, std::int16_t share) {
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    apply(framework_named(plan.framework).costs, plan.cluster.device.calibration.attention.kernel);
+    apply(framework_named(plan.framework).costs, plan.cluster.device);
 }
 
 CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
@@ -82,7 +82,7 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
         if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[index(*kind)] = {o.launch_us, o.efficiency};
 }
 
-void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_attention) {
+void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
     using K = KernelKind;
     const TrafficFactors& t = costs.traffic;
     const auto slower = [&](double factor, std::initializer_list<K> kinds) {
@@ -94,11 +94,12 @@ void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_at
     slower(t.activation_backward, {K::gelu_backward, K::swiglu_backward});
     slower(t.loss, {K::loss_max, K::loss_sum, K::loss_forward, K::loss_backward});
     for (const AttentionFactor& a : costs.attention)
-        if (a.measured == measured_attention) {
+        if (a.measured == device.calibration.attention.kernel) {
             attention_forward_takes_ = a.forward;
             attention_backward_takes_ = a.backward;
         }
     unfused_ = costs.unfused;
+    if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
 }
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
@@ -133,7 +134,7 @@ const Processor& CostModel::processor(DType type) const {
 double CostModel::gemm(const GemmArgs& a) const {
     const auto& prepared = gemms_[index(a.type)];
     if (!prepared) not_measured(device_, "calibration.gemm", a.type);
-    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared);
+    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared) * gemm_takes_;
 }
 
 double CostModel::attention(const AttentionShape& shape, DType type) const {

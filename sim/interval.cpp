@@ -143,7 +143,7 @@ private:
 StepInterval step_interval(const Prediction& p) {
     StepInterval interval;
     if (p.times.empty() || p.step <= Time{}) return interval;
-    interval.parts = Parts(p.plan).of(p.times[static_cast<std::size_t>(p.slowest_stage())]);
+    interval.parts = Parts(p.plan).of(p.time_of_busiest());
     double squares = 0;
     for (const PartInterval& part : interval.parts) {
         squares += std::pow(static_cast<double>(part.half_width.value), 2);

@@ -19,10 +19,20 @@ double utilisation(const Prediction& p, double flops) {
 
 }  // namespace
 
-std::int64_t Prediction::slowest_stage() const {
-    const auto slowest = std::max_element(times.begin(), times.end(),
-                                          [](const StageTime& a, const StageTime& b) { return a.step < b.step; });
-    return slowest == times.end() ? 0 : slowest - times.begin();
+std::int64_t Prediction::busiest_stage() const {
+    const auto busiest = std::max_element(times.begin(), times.end(),
+                                          [](const StageTime& a, const StageTime& b) { return a.busy() < b.busy(); });
+    return busiest == times.end() ? 0 : busiest - times.begin();
+}
+
+StageTime Prediction::time_of_busiest() const {
+    if (times.empty()) return {};
+    StageTime t = times[static_cast<std::size_t>(busiest_stage())];
+    const Time until_the_end = step - t.step;
+    t.step += until_the_end;
+    t.pipeline_exposed += until_the_end;
+    t.bubble += until_the_end;
+    return t;
 }
 
 std::size_t largest_of(const std::vector<StageMemory>& stages) {

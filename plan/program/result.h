@@ -55,6 +55,7 @@ struct StageTime {
     Time bubble;                 // of pipeline_exposed: what is left of it if messages took no time
     Time other_kernels() const { return forward + backward - gemm - attention - head; }
     Time messages() const { return pipeline_exposed - bubble; }
+    Time busy() const { return step - pipeline_exposed; }
 };
 
 // When a stage's live peak is reached, in the order in which the host issues.
@@ -85,7 +86,10 @@ struct Prediction {
     std::optional<std::vector<NearestChange>> nearest;  // of a plan that does not fit, if it was looked for
 
     bool feasible() const { return rejections.empty(); }
-    std::int64_t slowest_stage() const;
+    // The stage that waits least for others and for messages: it sets the pace. Its time is told up to the end
+    // of the step, by when it may have waited for stages before it.
+    std::int64_t busiest_stage() const;
+    StageTime time_of_busiest() const;   // all zero where there is no time
     std::int64_t largest_stage() const;  // by total memory
     Bytes peak_bytes() const;            // its total
     double tokens_per_second() const;

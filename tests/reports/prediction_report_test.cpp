@@ -33,9 +33,25 @@ TEST(Prediction, RatesFollowFromTheStep) {
     EXPECT_DOUBLE_EQ(p.mfu_causal(), 0.2);
     EXPECT_DOUBLE_EQ(p.hfu(), 0.5);
     EXPECT_DOUBLE_EQ(p.model_tflops_per_device(), 40);
-    EXPECT_EQ(p.slowest_stage(), 1);
+    EXPECT_EQ(p.busiest_stage(), 1);
     EXPECT_EQ(p.largest_stage(), 1);
     EXPECT_EQ(p.peak_bytes(), Bytes{8 * GiB});
+}
+
+// The stage that waits least sets the pace, though another may end later.
+TEST(Prediction, IsToldOfTheBusiestStage) {
+    Prediction p = examples::two_stages();
+    p.times[0] = {.step = from_seconds(2), .forward = from_seconds(1), .pipeline_exposed = from_seconds(1)};
+    p.times[1] = {.step = from_seconds(1.75),
+                  .forward = from_seconds(1.5),
+                  .pipeline_exposed = from_seconds(0.25),
+                  .bubble = from_seconds(0.125)};
+    EXPECT_EQ(p.busiest_stage(), 1);
+    const StageTime t = p.time_of_busiest();
+    EXPECT_EQ(t.step, p.step);
+    EXPECT_EQ(t.busy(), from_seconds(1.5));
+    EXPECT_EQ(t.bubble, from_seconds(0.375)) << "and from its own end to that of the step";
+    EXPECT_EQ(t.messages(), from_seconds(0.125));
 }
 
 TEST(Prediction, OfNothingIsNothing) {
@@ -66,7 +82,7 @@ TEST(PredictionReport, TableSaysWhatMatters) {
     EXPECT_LE(widest_line(table), 100u) << table;
     for (const char* part :
          {"toy on bench: 8 GPUs, 1 node", "8 microbatches a step", "2.000 s", "1 000 per GPU", "40.0 %",
-          "of 100 dense bf16 TFLOP/s", "on stage 1 of 2, the slowest", "750.0 ms", "37.5 %", "[########..]",
+          "of 100 dense bf16 TFLOP/s", "on stage 1 of 2, the busiest", "750.0 ms", "37.5 %", "[########..]",
           "Fits: stage 1 needs 8.000 GiB of 10.00 GiB; 2.000 GiB (20.0 %) to spare."})
         EXPECT_TRUE(contains(table, part)) << part << " is missing in\n" << table;
 }
