@@ -351,6 +351,17 @@ std::string Json::string() const {
     return node_->at->get<std::string>();
 }
 
+std::string Json::name() const {
+    constexpr std::size_t longest = 200;
+    std::string s = string();
+    const bool plain = std::none_of(s.begin(), s.end(), [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 0x20 || byte == 0x7F;
+    });
+    if (s.size() > longest || !plain) fail(found(), fmt::format("a name of at most {} letters on one line", longest));
+    return s;
+}
+
 bool Json::boolean() const {
     if (!is_boolean()) fail(found(), "true or false");
     return node_->at->get<bool>();

@@ -56,6 +56,7 @@ public:
     std::int64_t integer(std::int64_t least, std::int64_t most) const;
     double number(double least, double most) const;
     std::string string() const;
+    std::string name() const;  // a string of at most 200 letters, none of which moves a terminal
     bool boolean() const;
     // One of `names`; returns its index. A misspelt name is answered with the nearest.
     std::size_t one_of(const std::vector<std::string>& names) const;

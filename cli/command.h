@@ -43,6 +43,7 @@ std::span<const Command> commands();
 
 int run_models(const Arguments& arguments, Console& console);
 int run_clusters(const Arguments& arguments, Console& console);
+int run_frameworks(const Arguments& arguments, Console& console);
 int run_estimate(const Arguments& arguments, Console& console);
 int run_simulate(const Arguments& arguments, Console& console);
 int run_plan(const Arguments& arguments, Console& console);

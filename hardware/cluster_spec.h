@@ -63,7 +63,8 @@ struct ClusterSpec {
     std::string name;
     DeviceSpec device;
     int devices_per_node = 1;
-    int devices_per_tray = 0;  // a rack whose domain may be used in trays of so many; 0: none
+    int devices_per_whole_node = 0;  // where a job uses but a part of each node; 0: it uses all
+    int devices_per_tray = 0;        // a rack whose domain may be used in trays of so many; 0: none
     std::int64_t nodes = 1;
     DomainConstants domain;  // inside a node
     NetworkSpec network;
@@ -76,6 +77,8 @@ struct ClusterSpec {
     bool operator==(const ClusterSpec&) const = default;
 
     std::int64_t devices() const { return nodes * devices_per_node; }
+    // Installed, in use or not.
+    int devices_of_node() const { return devices_per_whole_node > 0 ? devices_per_whole_node : devices_per_node; }
 };
 
 }  // namespace foretrain

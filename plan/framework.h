@@ -59,6 +59,7 @@ struct Framework {
     // Relative half-width of an interval that holds a measured step in four cases of five, if all constants of
     // device and links are right; 0: not stated.
     double step_spread = 0;
+    bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
@@ -69,6 +70,10 @@ const Framework& framework_named(std::string_view reference);
 const Framework* find_framework(std::string_view reference);  // nullptr for an unknown one
 std::vector<std::string> framework_names();
 std::vector<std::string> framework_versions(std::string_view name);  // the newest last; none of an unknown name
+
+// Frameworks other than our own engine whose newest version has this ZeRO stage, beside tensor ranks and a pipeline
+// where these are asked for; the most able first.
+std::vector<std::string> frameworks_with_zero(int stage, bool tensor, bool pipeline);
 
 // What to say of a reference that find_framework does not know.
 struct UnknownFramework {

@@ -87,9 +87,9 @@ void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes"});
+        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"});
         c.unfused = {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-                     value.at("backward_bytes").number(0, 1000)};
+                     value.at("backward_bytes").number(0, 1000), value.at("score_bytes").integer(0, 64)};
         return;
     }
     for (const Json& item : value.items()) {
@@ -145,7 +145,16 @@ void read_abilities(const Json& value, Framework& f) {
     integer(value, "reserved_bytes", f.reserved.value, 0, std::int64_t{1} << 40);
     flag(value, "builds_on_host", f.builds_on_host);
     flag(value, "checkpoints_beside", f.checkpoints_beside);
+    if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
     number(value, "step_spread", f.step_spread, 0, widest_spread);
+    flag(value, "step_spread_assumed", f.step_spread_assumed);
+}
+
+// Those that need no source: what is no figure, and what the source of another figure says.
+bool needs_source(const std::string& key) {
+    for (const char* none : {"version", "like", "costs", "sources", "runnable", "step_spread_assumed"})
+        if (key == none) return false;
+    return true;
 }
 
 std::string text_of(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
@@ -181,10 +190,9 @@ void read_sources(const Json& version, Framework& f) {
         const Json sources = version.at("sources");
         for (const std::string& key : sources.keys()) f.sources[key] = sources.at(key).string();
     }
-    for (const std::string& key : version.keys()) {
-        if (key == "version" || key == "like" || key == "costs" || key == "sources" || key == "runnable") continue;
-        if (f.sources.count(key) == 0) version.at(key).fail("no source", "one in \"sources\" for each figure");
-    }
+    for (const std::string& key : version.keys())
+        if (needs_source(key) && f.sources.count(key) == 0)
+            version.at(key).fail("no source", "one in \"sources\" for each figure");
     if (!version.has("costs")) return;
     for (const std::string& key : version.at("costs").keys())
         if (f.sources.count(key) == 0)
@@ -222,6 +230,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "builds_on_host",
                            "checkpoints_beside",
                            "step_spread",
+                           "step_spread_assumed",
                            "costs",
                            "stands_for",
                            "sources"});

@@ -71,6 +71,15 @@ struct Parallelism {
     bool embedding_and_head_as_layers = false;
     Overlap overlap;
     bool operator==(const Parallelism&) const = default;
+
+    // Ranks that hold the same parameters: the size of Axis::replica.
+    std::int64_t replicas() const { return context * data; }
+    int effective_zero() const { return replicas() == 1 ? 0 : zero_stage; }
+    // Of the residual stream on one rank, of a microbatch: a share of the tokens under sequence parallelism.
+    std::int64_t rows(std::int64_t sequence_length) const {
+        const std::int64_t tokens = micro_batch_size * (sequence_length / context);
+        return sequence_parallel ? tokens / tensor : tokens;
+    }
 };
 
 struct Plan {
@@ -89,14 +98,17 @@ struct Plan {
     std::int64_t microbatches() const {
         return training.global_batch_size / (parallelism.micro_batch_size * parallelism.data);
     }
-    std::int64_t tokens_per_microbatch() const { return parallelism.micro_batch_size * training.sequence_length; }
 };
+
+// What one rank passes of a microbatch from layer to layer, and to the next stage.
+std::int64_t boundary_elements(const ModelSpec& model, const Training& training, const Parallelism& parallelism);
 
 // One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full" (with "cp 2 ring" after tp where
 // there are several, and "zero 3/8" where 8 replicas share out), and its parts' names.
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);           // "none", "segment 4", ...
 std::string describe_zero(const Parallelism& parallelism);  // "1", "3/8"
+std::string_view name_of(Recompute::Kind kind);             // "none", "segment N", ...
 std::string_view name_of(Schedule schedule);                // "gpipe", "1f1b"
 std::string_view name_of(ContextMethod method);             // "ring", "all-to-all"
 

@@ -84,6 +84,7 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
+    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     bool operator==(const UnfusedAttention&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/index.h"
 #include "sim/durations.h"
 
 namespace foretrain {
@@ -48,8 +49,9 @@ void count_kind(BodyCost& out, const Instruction& i, const Stage& stage, Time ti
         out.attention += time;
 }
 
-// What compute stands still for because of a message (plan/program/body_passes.h).
-bool is_message_stall(const Instruction& i) { return i.kind == InstructionKind::stall && i.axis == Axis::pipeline; }
+bool is_message_stall(const Instruction& i) {
+    return i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
+}
 
 void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool again, Time once, std::int64_t times) {
     const Time time = once * times;
@@ -63,11 +65,12 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     out.busy[static_cast<std::size_t>(i.stream)] += time;
     if (i.stream != Stream::compute) return;
     if (i.kind == InstructionKind::stall) {
-        if (is_message_stall(i))
-            out.messages += time;
-        else if (i.like == InstructionKind::kernel)
-            out.overhead += time;
-        return;  // what others take of computing is theirs: see account_body in sim/timeline.cpp
+        switch (stall_for(i)) {
+            case StallFor::message: out.messages += time; break;
+            case StallFor::pause: out.overhead += time; break;
+            case StallFor::beside: break;  // what others take of computing is theirs: account_body in sim/timeline.cpp
+        }
+        return;
     }
     if (i.axis == Axis::tensor)
         out.tensor += time;
@@ -125,8 +128,6 @@ public:
 private:
     // A clock that no path from the port reaches; far below any sum of durations.
     static constexpr std::int64_t unreached = std::int64_t{-1} << 61;
-    static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
     void step(std::size_t n) {
         const Instruction& i = body_.code[n];
         Clocks& clock = streams_[static_cast<std::size_t>(i.stream)];

@@ -3,7 +3,7 @@
 // found by running the body once on symbolic clocks. What makes `estimate` cheap and exact.
 //
 //   std::vector<BodyCost> costs = body_costs(stage, stage_number, grid, cost);
-//   costs[stage.forward].apply({compute, host, gather, reduce, context, input})    // exit clocks of all but input
+//   costs[Stage::forward].apply({compute, host, gather, reduce, context, input})    // exit clocks of all but input
 #pragma once
 
 #include <array>

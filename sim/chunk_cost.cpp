@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "plan/program/body_passes.h"
 #include "plan/program/stage_state.h"
 #include "sim/durations.h"
@@ -9,8 +10,6 @@
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 ChunkTime::Pass timed_pass(const Stage& stage, const Body& body, InstructionDurations& durations,
                            const CostModel& cost) {
@@ -26,7 +25,7 @@ ChunkTime::Pass timed_pass(const Stage& stage, const Body& body, InstructionDura
 // The bodies of a chunk as they are on one of several data ranks, with its passes compact.
 struct ReplicaBodies {
     Stage state;
-    std::array<Body, 4> bodies;
+    std::array<Body, bodies_of_chunk> bodies;
     const ChunkTime& base;
 
     ReplicaBodies(const StageContext& context, const StageShape& shape, const ChunkTime& chunk, const Times& times)
@@ -35,14 +34,15 @@ struct ReplicaBodies {
         state.layout = base.layout;
         for (std::size_t r = 0; r < state.layout.repeats.size(); ++r) state.layout.repeats[r].times = times[r];
         build_stage_state(context, state);
-        bodies[0] = base.forward.compact.body;
-        bodies[1] = bodies[2] = base.backward.compact.body;
-        for (std::size_t b = 0; b < 3; ++b) {
+        bodies[Stage::forward] = base.forward.compact.body;
+        bodies[Stage::backward] = bodies[Stage::backward_last] = base.backward.compact.body;
+        for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) {
             add_message_stalls(context, shape, bodies[b]);
             add_parameter_gather(context, state, bodies[b]);
-            if (b > 0) add_gradient_reduce(context, state, state.kernels, bodies[b], b == 2);
+            if (b == Stage::forward) continue;
+            add_gradient_reduce(context, state, state.kernels, bodies[b], b == Stage::backward_last);
         }
-        bodies[3] = build_optimizer(context, state);
+        bodies[Stage::optimizer] = build_optimizer(context, state);
     }
 
     // Calls f(body, instruction, time, is it of the chunk's own pass?) for all, in order. Own instructions take as
@@ -53,12 +53,13 @@ struct ReplicaBodies {
         others.begin_stage(state.kernels, stage_number, 1);
         for (std::size_t b = 0; b < bodies.size(); ++b)
             for (const Instruction& i : bodies[b].code) {
-                const bool of_pass = b < 3 && i.body >= 0;
+                const bool of_pass = b != Stage::optimizer && i.body >= 0;
                 if (!of_pass) {
                     f(b, i, others.of(i, cost), of_pass);
                     continue;
                 }
-                const Time time = own != nullptr ? *own : (b == 0 ? base.forward : base.backward).durations[at(i.body)];
+                const ChunkTime::Pass& pass = b == Stage::forward ? base.forward : base.backward;
+                const Time time = own != nullptr ? *own : pass.durations[at(i.body)];
                 others.took(i, time);
                 f(b, i, time, of_pass);
             }
@@ -81,15 +82,15 @@ ChunkTime::ChunkTime(const StageContext& context, const StageShape& shape, const
     Stage stage = build_passes(context, shape, Depth::brief);
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
-    forward = timed_pass(stage, stage.bodies[0], durations, cost);
-    backward = timed_pass(stage, stage.bodies[1], durations, cost);
+    forward = timed_pass(stage, stage.bodies[Stage::forward], durations, cost);
+    backward = timed_pass(stage, stage.bodies[Stage::backward], durations, cost);
     layout = std::move(stage.layout);
 }
 
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number) {
     ReplicaBodies replica(context, shape, base, times);
-    std::array<std::vector<Time>, 4> taken;
+    std::array<std::vector<Time>, bodies_of_chunk> taken;
     replica.for_each(cost, stage_number, nullptr,
                      [&](std::size_t b, const Instruction&, Time time, bool) { taken[b].push_back(time); });
     ChunkBodies out;
@@ -108,7 +109,8 @@ ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shap
         Busy out{};
         ReplicaBodies(context, shape, chunk, {1, 1})
             .for_each(cost, 0, &long_enough, [&](std::size_t b, const Instruction& i, Time time, bool of_pass) {
-                if (!of_pass && i.axis != Axis::pipeline) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
+                const bool message = i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
+                if (!of_pass && !message) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
             });
         return out;
     };
@@ -125,7 +127,7 @@ ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
     Busy out = apart_;
     for (std::size_t b = 0; b < out.size(); ++b)
         for (std::size_t s = 0; s < body_streams; ++s) out[b][s] += layer_[b][s] * layers;
-    for (std::size_t b = 0; b + 1 < out.size(); ++b) out[b][0] = {};
+    for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) out[b][0] = {};
     return out;
 }
 

@@ -34,7 +34,7 @@ struct ChunkTime {
 };
 
 // Costs of the bodies, in the order of Stage::bodies; only what decides their clocks.
-using ChunkBodies = std::array<BodyCost, 4>;
+using ChunkBodies = std::array<BodyCost, bodies_of_chunk>;
 
 ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, const ChunkTime& base,
                          const Times& times, const CostModel& cost, std::int64_t stage_number);
@@ -50,7 +50,7 @@ struct ChunkReplicas {
     ChunkReplicas(const StageContext& context, const StageShape& shape, const ChunkTime& one, const ChunkTime& two,
                   const CostModel& cost);
 
-    using Busy = std::array<std::array<Time, body_streams>, 4>;
+    using Busy = std::array<std::array<Time, body_streams>, bodies_of_chunk>;
     // The compute stream: in the optimizer's body alone.
     Busy of(std::int64_t layers) const;
     // What computing loses, at least, to collectives beside pass `body` over so many layers, each computed

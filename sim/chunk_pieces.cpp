@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "sim/durations.h"
 
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Adds a piece that runs `times` in a row after what is summed up so far.
 void add(ChunkPieces::Pass& sum, const ChunkPieces::Pass& piece, std::int64_t times) {
@@ -106,10 +105,10 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
     StageShape small = shape;
     small.layers = few.layers;
     const Stage stage = build_passes(context, small, Depth::full);
-    message_ = Bytes{stage.boundary_elements * size_of(context.types.weight)};
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
-    const PassesByCut forward(stage.bodies[0], cost, durations), backward(stage.bodies[1], cost, durations);
+    const PassesByCut forward(stage.bodies[Stage::forward], cost, durations),
+        backward(stage.bodies[Stage::backward], cost, durations);
 
     std::vector<Bytes> kept(at(few.layers) + 1);  // by layer; the last: of none
     for (const BodyBuffer& b : stage.saved)
@@ -137,7 +136,6 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
 
 ChunkPieces::Whole ChunkPieces::sum() const {
     Whole out;
-    out.message = message_;
     for (const Use& use : uses_) {
         add(out.forward, use.piece->forward, use.times);
         out.slot += use.piece->slot * use.times;

@@ -29,8 +29,7 @@ public:
     };
     struct Whole {
         Pass forward, backward;
-        Bytes slot;     // kept of a microbatch between the two
-        Bytes message;  // passed from a chunk to the next
+        Bytes slot;  // kept of a microbatch between the two
         // Computing in the pass over the layer that takes least, and backward up to where its gradients are written;
         // 0 where several layers are recomputed as one.
         Time forward_layer, backward_layer, to_gradients;
@@ -80,7 +79,6 @@ private:
 
     std::unordered_map<Key, Piece, KeyHash> pieces_;
     std::vector<Use> uses_;  // of the chunk at hand, in the order of its layers
-    Bytes message_;
 };
 
 }  // namespace foretrain

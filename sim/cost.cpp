@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "hardware/collective_time.h"
 #include "plan/framework.h"
 #include "plan/program/access.h"
@@ -16,11 +17,6 @@ namespace {
 constexpr std::array axes{Axis::none,  Axis::tensor,    Axis::context,  Axis::data,     Axis::replica,
                           Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
 static_assert(axes.size() == axis_count);
-
-template <class Enum>
-constexpr std::size_t index(Enum e) {
-    return static_cast<std::size_t>(e);
-}
 
 // The half-precision types run on the same units at the same speed, and are measured as one: Azure's
 // fp16 GEMMs on A100 agree with constants fitted to bf16 tables.
@@ -64,29 +60,28 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
     const Calibration& c = device.calibration;
     memory_ = {0, device.memory_bandwidth.bytes_per_second * 1e-6, device.multiprocessors};
     for (const auto& [type, rate] : device.peak) {
-        processors_[index(type)] = memory_;
-        processors_[index(type)]->flops = rate.per_second * 1e-6;
+        processors_[at(type)] = memory_;
+        processors_[at(type)]->flops = rate.per_second * 1e-6;
     }
     for (const DType type : {DType::bf16, DType::fp16})
-        if (!processors_[index(type)]) processors_[index(type)] = processors_[index(measured_as(type))];
+        if (!processors_[at(type)]) processors_[at(type)] = processors_[at(measured_as(type))];
     for (const GemmConstants& g : c.gemm)
-        if (const auto& p = processors_[index(g.dtype)]) gemms_[index(g.dtype)] = prepare(g, *p);
+        if (const auto& p = processors_[at(g.dtype)]) gemms_[at(g.dtype)] = prepare(g, *p);
     for (const DType type : {DType::bf16, DType::fp16})
-        if (const GemmConstants* g = c.gemm_for(measured_as(type));
-            g && !gemms_[index(type)] && processors_[index(type)])
-            gemms_[index(type)] = prepare(*g, *processors_[index(type)]);
+        if (const GemmConstants* g = c.gemm_for(measured_as(type)); g && !gemms_[at(type)] && processors_[at(type)])
+            gemms_[at(type)] = prepare(*g, *processors_[at(type)]);
     attention_forward_ = c.attention.forward;
     attention_backward_ = c.attention.backward;
     memory_bound_.fill({c.memory_bound.launch_us, c.memory_bound.efficiency});
     for (const MemoryBoundConstants::Override& o : c.memory_bound.overrides)
-        if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[index(*kind)] = {o.launch_us, o.efficiency};
+        if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[at(*kind)] = {o.launch_us, o.efficiency};
 }
 
 void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
     using K = KernelKind;
     const TrafficFactors& t = costs.traffic;
     const auto slower = [&](double factor, std::initializer_list<K> kinds) {
-        for (const K kind : kinds) memory_bound_[index(kind)].efficiency /= factor;
+        for (const K kind : kinds) memory_bound_[at(kind)].efficiency /= factor;
     };
     slower(t.stream_forward, {K::norm_forward, K::residual_add, K::rope, K::qk_norm_forward});
     slower(t.stream_backward, {K::norm_backward, K::qk_norm_backward});
@@ -105,9 +100,9 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
 void CostModel::place_groups(const ClusterSpec& cluster) {
     for (const Axis axis : axes) {
         const bool all_replicas = axis == Axis::shard && grid_.shard == 0;
-        groups_[index(axis)] =
-            all_replicas ? groups_[index(Axis::replica)] : placements(grid_, axis, devices_per_node_, network_);
-        for (const GroupPlacement& g : groups_[index(axis)]) {
+        groups_[at(axis)] =
+            all_replicas ? groups_[at(Axis::replica)] : placements(grid_, axis, devices_per_node_, network_);
+        for (const GroupPlacement& g : groups_[at(axis)]) {
             if (g.nodes > 1 && g.line_gbps <= 0)
                 throw UserError({.file = "cluster " + cluster.name,
                                  .field = "network",
@@ -126,13 +121,13 @@ void CostModel::place_groups(const ClusterSpec& cluster) {
 }
 
 const Processor& CostModel::processor(DType type) const {
-    const auto& p = processors_[index(type)];
+    const auto& p = processors_[at(type)];
     if (!p) not_measured(device_, "peak", type);
     return *p;
 }
 
 double CostModel::gemm(const GemmArgs& a) const {
-    const auto& prepared = gemms_[index(a.type)];
+    const auto& prepared = gemms_[at(a.type)];
     if (!prepared) not_measured(device_, "calibration.gemm", a.type);
     return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared) * gemm_takes_;
 }
@@ -153,7 +148,7 @@ double CostModel::unfused_attention(const AttentionShape& shape, DType type) con
                           static_cast<double>(shape.sequence) * keys;
     const double flops = (shape.backward ? 8 : 4) * scores * static_cast<double>(shape.head_dim);
     const double bytes = scores * (shape.backward ? unfused_.backward_bytes : unfused_.forward_bytes);
-    const MemoryBound& m = memory_bound_[index(KernelKind::cast)];
+    const MemoryBound& m = memory_bound_[at(KernelKind::cast)];
     return flops / (unfused_.product_efficiency * processor(type).flops) +
            memory_bound_us(std::llround(bytes), m.launch_us, m.efficiency, memory_);
 }
@@ -170,19 +165,19 @@ double CostModel::ring_step(const RingAttentionArgs& a) const {
     shape.keys = tokens;
     const double late = attention(shape, a.type);
     const std::int64_t added_to = 2 * a.batch * tokens * a.heads * a.head_dim * size_of(a.type);
-    const MemoryBound& m = memory_bound_[index(kind_of(a))];
+    const MemoryBound& m = memory_bound_[at(kind_of(a))];
     return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
 }
 
-// Of what would take hours, some figure is not meant so, and many would not fit a Time.
+// What takes that long is out of all proportion, and many of them would not fit a Time.
 Time CostModel::took(double us) const {
     constexpr double most_us = 1000e6;
     if (us <= most_us) return from_microseconds(us);
-    throw UserError({.file = "cluster of " + device_,
-                     .field = "calibration, domain or network",
-                     .found = "a kernel, collective or message that takes more than 1000 s",
-                     .expected = "speeds and latencies of a machine that trains",
-                     .suggestion = "GB/s and microseconds"});
+    throw UserError({.file = "plan on " + device_,
+                     .field = "a kernel, collective or message",
+                     .found = "takes more than 1000 s",
+                     .expected = "batch, sequence, model and the cluster's figures in proportion",
+                     .suggestion = "a smaller micro-batch, more ranks, or a look at the cluster's bandwidths"});
 }
 
 Time CostModel::kernel(const KernelArgs& args) const {
@@ -196,7 +191,7 @@ Time CostModel::kernel(const KernelArgs& args) const {
 }
 
 Time CostModel::memory_traffic(KernelKind kind, Bytes bytes) const {
-    const MemoryBound& m = memory_bound_[index(kind)];
+    const MemoryBound& m = memory_bound_[at(kind)];
     return took(memory_bound_us(bytes.value, m.launch_us, m.efficiency, memory_));
 }
 
@@ -208,7 +203,7 @@ Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
         return collective_us(collective_of(kind), bytes.value, g, domain_, network_.constants);
     };
     double slowest = 0;
-    for (const GroupPlacement& g : groups_[index(axis)]) slowest = std::max(slowest, of(g));
+    for (const GroupPlacement& g : groups_[at(axis)]) slowest = std::max(slowest, of(g));
     return took(slowest);
 }
 

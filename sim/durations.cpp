@@ -7,10 +7,7 @@ namespace foretrain {
 
 namespace {
 
-// What computing loses to a collective over the replicas? Not a pause of a fixed length or because of a message.
-bool is_beside(const Instruction& i) {
-    return i.kind == InstructionKind::stall && i.like != InstructionKind::kernel && i.axis != Axis::pipeline;
-}
+bool is_beside(const Instruction& i) { return i.kind == InstructionKind::stall && stall_for(i) == StallFor::beside; }
 
 }  // namespace
 

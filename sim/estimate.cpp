@@ -3,22 +3,20 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "sim/live_peak.h"
+#include "base/index.h"
 
 namespace foretrain {
-
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
         const Parallelism& p = skeleton.plan.parallelism;
-        flights_.push_back(
-            flight_of(p.schedule, p.pipeline, static_cast<std::int64_t>(s), skeleton.microbatches, p.virtual_pipeline));
+        Fullest& fullest = fullest_.emplace_back();
+        fullest.flight =
+            flight_of(p.schedule, p.pipeline, static_cast<std::int64_t>(s), skeleton.microbatches, p.virtual_pipeline);
+        fullest.holdings = holdings_of(skeleton, s);
+        fullest.peak = live_peak(fullest.flight, fullest.holdings.size(),
+                                 [&](std::size_t c) -> const Holding& { return fullest.holdings[c]; });
         std::vector<const BodyCost*>& bodies = bodies_.emplace_back();
         for (const ChunkSkeleton& chunk : skeleton.stages[s].chunks) {
             const auto [known, fresh] = costs_.try_emplace(chunk.stage.get());
@@ -26,7 +24,11 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
             for (const BodyCost& body : known->second) bodies.push_back(&body);
         }
     }
-    check_length(bodies_, skeleton.microbatches);
+    durations_ =
+        timeline_durations(cost, static_cast<std::int64_t>(skeleton.stages.size()), skeleton.context.message());
+    if (skeleton.tied_across_stages())
+        reduce_tied_ = cost.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton));
+    check_length(bodies_, durations_, skeleton.microbatches);
     free_ = bodies_;
     std::map<const BodyCost*, const BodyCost*> freed;
     for (std::vector<const BodyCost*>& bodies : free_)
@@ -42,14 +44,6 @@ Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton
         }
 }
 
-TimelineDurations Estimator::durations() const {
-    const Bytes message{skeleton_.stages.front().boundary_elements() * size_of(skeleton_.context.types.weight)};
-    TimelineDurations d = timeline_durations(cost_, static_cast<std::int64_t>(skeleton_.stages.size()), message);
-    if (skeleton_.tied_across_stages())
-        d.reduce_tied = cost_.collective(InstructionKind::all_reduce, Axis::embedding, tied_gradient_bytes(skeleton_));
-    return d;
-}
-
 void Estimator::make_timeline() {
     own_timeline_ = std::make_unique<Timeline>(skeleton_, activity());
     if (!own_timeline_->serves(skeleton_.microbatches)) {
@@ -60,56 +54,18 @@ void Estimator::make_timeline() {
     timeline_ = own_timeline_.get();
 }
 
-Estimate Estimator::estimate_with(const TimelineDurations& durations, const StageBodies& bodies) {
+Estimate Estimator::estimate_with(const TimelineDurations& durations, Time reduce_tied, const StageBodies& bodies) {
     if (timeline_ == nullptr) make_timeline();
-    return timeline_->run(bodies, durations, skeleton_.microbatches);
+    return timeline_->run(bodies, durations, reduce_tied, skeleton_.microbatches);
 }
 
-Estimate Estimator::estimate() { return estimate_with(durations(), bodies_); }
+Estimate Estimator::estimate() { return estimate_with(durations_, reduce_tied_, bodies_); }
 
 Estimate Estimator::estimate_with_free_messages() {
-    TimelineDurations d = durations();
+    TimelineDurations d = durations_;
     std::fill(d.next.begin(), d.next.end(), Time{});
     std::fill(d.previous.begin(), d.previous.end(), Time{});
-    d.reduce_tied = {};
-    return estimate_with(d, free_);
-}
-
-Estimator::ChunkBusy Estimator::busy(std::size_t s, const ChunkSkeleton& chunk) const {
-    const auto of = [&](std::int32_t body) { return bodies_[s][at(chunk.body(body))]->busy; };
-    const Stage& stage = *chunk.stage;
-    return {of(stage.forward), of(stage.backward), of(stage.backward_last), of(stage.optimizer)};
-}
-
-// A stage's stream is busy for all its microbatches. Its first forward pass, its first chunk's, starts
-// only after those of the stages before it, and after its last backward pass theirs remain.
-Time Estimator::bound() const {
-    Time fill;  // of the stages before: forward, backward and two messages
-    Time best;
-    for (std::size_t s = 0; s < bodies_.size(); ++s) {
-        const StageSkeleton& stage = skeleton_.stages[s];
-        Busy passes{}, steps{};
-        for (const ChunkSkeleton& chunk : stage.chunks) {
-            const ChunkBusy b = busy(s, chunk);
-            for (std::size_t stream = 0; stream < body_streams; ++stream) {
-                passes[stream] += (b.forward[stream] + b.backward[stream]) * (skeleton_.microbatches - 1) +
-                                  b.forward[stream] + b.backward_last[stream];
-                steps[stream] += b.optimizer[stream];
-            }
-        }
-        // Only the compute stream is bound to the order of the passes.
-        best = std::max(best, fill + passes[0] + (s == 0 ? steps[0] : Time{}));
-        for (std::size_t stream = 0; stream < body_streams; ++stream)
-            best = std::max(best, passes[stream] + steps[stream]);
-        if (s + 1 < bodies_.size()) {
-            const ChunkBusy b = busy(s, stage.chunks.front());
-            const Bytes message{stage.boundary_elements() * size_of(skeleton_.context.types.weight)};
-            const auto here = static_cast<std::int64_t>(s);
-            fill += b.forward[0] + std::min(b.backward[0], b.backward_last[0]) +
-                    cost_.message(message, here, here + 1) + cost_.message(message, here + 1, here);
-        }
-    }
-    return best;
+    return estimate_with(d, Time{}, free_);
 }
 
 std::vector<StageMemory> Estimator::memory() const {
@@ -124,11 +80,8 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
-        const auto holding = [&](std::size_t c) {
-            return holding_of(*stage.chunks[c].stage, skeleton_.context.types.weight);
-        };
-        m.live_peak = live_peak(flights_[s], stage.chunks.size(), holding).bytes + m.weights + m.gradients +
-                      m.optimizer + region(Region::gathered) + region(Region::staging);
+        m.live_peak = fullest_[s].peak.bytes + m.weights + m.gradients + m.optimizer + region(Region::gathered) +
+                      region(Region::staging);
         out.push_back(m);
     }
     return out;
@@ -136,7 +89,8 @@ std::vector<StageMemory> Estimator::memory() const {
 
 std::vector<PeakMoment> Estimator::peaks() const {
     std::vector<PeakMoment> out;
-    for (std::size_t s = 0; s < flights_.size(); ++s) out.push_back(moment_of(skeleton_, s, flights_[s]));
+    for (std::size_t s = 0; s < fullest_.size(); ++s)
+        out.push_back(moment_of(skeleton_, s, fullest_[s].holdings, fullest_[s].peak));
     return out;
 }
 
@@ -159,15 +113,15 @@ std::vector<WireCount> Estimator::wire() const {
         WireCount count;
         const StageSkeleton& stage = skeleton_.stages[s];
         const StateTypes& types = skeleton_.context.types;
-        const Bytes message{stage.boundary_elements() * size_of(types.weight)};
         for (const ChunkSkeleton& chunk : stage.chunks) {
-            const Stage& built = *chunk.stage;
             for (const auto& [body, times] :
-                 {std::pair{built.forward, m}, std::pair{built.backward, m - 1},
-                  std::pair{built.backward_last, std::int64_t{1}}, std::pair{built.optimizer, std::int64_t{1}}})
+                 {std::pair{Stage::forward, m}, std::pair{Stage::backward, m - 1},
+                  std::pair{Stage::backward_last, std::int64_t{1}}, std::pair{Stage::optimizer, std::int64_t{1}}})
                 for (const auto& [key, bytes] : bodies_[s][at(chunk.body(body))]->wire) count[key] += bytes * times;
             const std::int64_t neighbours = (chunk.first() ? 0 : 1) + (chunk.last() ? 0 : 1);
-            if (neighbours > 0) count_between(Kind::send, Axis::pipeline, types.weight, message, neighbours * m, count);
+            if (neighbours > 0)
+                count_between(Kind::send, Axis::pipeline, types.weight, skeleton_.context.message(), neighbours * m,
+                              count);
             if (chunk.last() && skeleton_.context.replicas() > 1)
                 count_between(Kind::all_reduce, Axis::replica, DType::fp64, Bytes{size_of(DType::fp64)}, 1, count);
             if (skeleton_.tied_across_stages() && (chunk.first() || chunk.last()))
@@ -184,7 +138,7 @@ double Estimator::executed(Flops BodyCost::*kind) const {
     double total = 0;
     for (std::size_t s = 0; s < bodies_.size(); ++s) {
         for (const ChunkSkeleton& chunk : skeleton_.stages[s].chunks)
-            for (const std::int32_t body : {chunk.stage->forward, chunk.stage->backward})
+            for (const auto body : {Stage::forward, Stage::backward})
                 total += static_cast<double>((bodies_[s][at(chunk.body(body))]->*kind).value);
     }
     const RankGrid grid = skeleton_.plan.grid();

@@ -1,11 +1,11 @@
-// Rungs 1 and 2 of the ladder: `bound` and `estimate` fold the skeleton; neither unrolls a kernel.
+// Rung 2 of the ladder: `estimate` folds the skeleton and unrolls no kernel.
 //
-// `estimate` walks the chunk-level instructions of every stage once, with one clock a stream and
-// bodies as max-plus maps; it equals `simulate` to the picosecond where nothing contends. `bound` is
-// a true lower bound of it, from the busy times of streams alone.
+// It walks the chunk-level instructions of every stage once, with one clock a stream and bodies as
+// max-plus maps; it equals `simulate` to the picosecond where nothing contends. The bound, rung 1, is
+// PlanCosts' (sim/plan_costs.h).
 //
 //   Estimator e(skeleton, cost);
-//   e.bound() <= e.estimate().step
+//   Estimate estimate = e.estimate();      // estimate.step, estimate.times[stage]
 #pragma once
 
 #include <deque>
@@ -18,6 +18,7 @@
 #include "sim/body_cost.h"
 #include "sim/cost.h"
 #include "sim/flight.h"
+#include "sim/live_peak.h"
 #include "sim/timeline.h"
 
 namespace foretrain {
@@ -29,7 +30,6 @@ public:
     Estimator(const Estimator&) = delete;  // bodies_ points into costs_
     Estimator& operator=(const Estimator&) = delete;
 
-    Time bound() const;
     Estimate estimate();
     // The same if what runs between stages took no time, and passes did not stand still for it: what it is shorter
     // by is what messages cost.
@@ -49,25 +49,26 @@ public:
 private:
     void count_between(InstructionKind kind, Axis axis, DType type, Bytes bytes, std::int64_t times,
                        WireCount& count) const;
-    TimelineDurations durations() const;
     void make_timeline();
-    Estimate estimate_with(const TimelineDurations& durations, const StageBodies& bodies);
-
-    using Busy = std::array<Time, body_streams>;
-    struct ChunkBusy {
-        Busy forward, backward, backward_last, optimizer;
-    };
-    ChunkBusy busy(std::size_t stage, const ChunkSkeleton& chunk) const;
+    Estimate estimate_with(const TimelineDurations& durations, Time reduce_tied, const StageBodies& bodies);
 
     const Timeline* timeline_ = nullptr;
     std::unique_ptr<Timeline> own_timeline_;
     const Skeleton& skeleton_;
     const CostModel& cost_;
+    TimelineDurations durations_;
+    Time reduce_tied_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs
     StageBodies bodies_;                                   // as instructions name them
     std::deque<BodyCost> free_costs_;                      // of those that stand still for messages, if they did not
     StageBodies free_;                                     // with those in their place
-    std::vector<Flight> flights_;                          // by stage
+    // What lives when most does, by stage.
+    struct Fullest {
+        Flight flight;
+        std::vector<Holding> holdings;
+        LivePeak peak;  // points into `flight`
+    };
+    std::deque<Fullest> fullest_;
 };
 
 }  // namespace foretrain

@@ -16,6 +16,7 @@ constexpr double unstated_of_measured = 0.15, unstated_of_others = 0.25;
 struct Trust {
     double spread = 0;
     Basis basis = Basis::assumed;
+    bool spread_assumed = false;
 };
 
 template <class Constants>
@@ -110,7 +111,7 @@ private:
                 return costs.traffic == TrafficFactors{} ? trust_in(c.memory_bound) : fitted(trust_in(c.memory_bound));
             case Part::links_inside: return trust_in(plan_.cluster.domain);
             case Part::links_between: return trust_in(plan_.cluster.network.constants);
-            case Part::software: return {framework_.step_spread, Basis::fitted};
+            case Part::software: return {framework_.step_spread, Basis::fitted, framework_.step_spread_assumed};
         }
         return {};
     }
@@ -123,8 +124,8 @@ private:
             if (times_[i] <= Time{} && !of_step) continue;
             const Trust t = trust(part);
             PartInterval p{.part = part, .time = times_[i], .spread = t.spread, .of_step = of_step, .basis = t.basis};
-            p.stated = t.spread > 0;
-            if (!p.stated) p.spread = t.basis == Basis::measured ? unstated_of_measured : unstated_of_others;
+            p.stated = t.spread > 0 && !t.spread_assumed;
+            if (t.spread == 0) p.spread = t.basis == Basis::measured ? unstated_of_measured : unstated_of_others;
             p.half_width = Time{std::llround(static_cast<double>((of_step ? step : p.time).value) * p.spread)};
             out.push_back(p);
         }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/index.h"
+
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Bytes change_of(const Body& body, const Instruction& i) {
     if (i.kind == InstructionKind::alloc) return body.buffers[at(i.operand[0])].bytes();
@@ -57,25 +57,21 @@ std::string peak_section(const Body& body, const Stage& stage, std::int64_t firs
 
 }  // namespace
 
-Holding holding_of(const Stage& chunk, DType message_type) {
-    const Bytes message{chunk.boundary_elements * size_of(message_type)};
-    const auto life = [&](std::int32_t body) {
-        const Body& b = chunk.bodies[at(body)];
-        return Life{b.live_peak, b.live_net};
-    };
-    return {.input = chunk.shape.first ? Bytes{} : message,
-            .output = chunk.shape.last ? Bytes{} : message,
-            .forward = life(chunk.forward),
-            .backward = life(chunk.backward)};
+std::vector<Holding> holdings_of(const Skeleton& skeleton, std::size_t stage) {
+    std::vector<Holding> out;
+    for (const ChunkSkeleton& chunk : skeleton.stages[stage].chunks) {
+        const auto life = [&](Stage::BodyIndex b) {
+            const Body& body = chunk.stage->bodies[at(b)];
+            return Life{body.live_peak, body.live_net};
+        };
+        out.push_back(
+            holding_of(chunk.stage->shape, skeleton.context.message(), life(Stage::forward), life(Stage::backward)));
+    }
+    return out;
 }
 
-PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& flight) {
-    const StageSkeleton& s = skeleton.stages[stage];
-    std::vector<Holding> holdings;
-    for (const ChunkSkeleton& chunk : s.chunks)
-        holdings.push_back(holding_of(*chunk.stage, skeleton.context.types.weight));
-    const LivePeak peak =
-        live_peak(flight, holdings.size(), [&](std::size_t c) -> const Holding& { return holdings[c]; });
+PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const std::vector<Holding>& holdings,
+                     const LivePeak& peak) {
     if (peak.moment == nullptr) return {};
     const Flight::Moment& m = *peak.moment;
     PeakMoment moment;
@@ -89,9 +85,9 @@ PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& 
     }
     moment.pass = m.backward ? "backward" : "forward";
     moment.in_flight += m.backward ? 0 : 1;
-    const ChunkSkeleton& chunk = s.chunks[m.chunk];
+    const ChunkSkeleton& chunk = skeleton.stages[stage].chunks[m.chunk];
     const Stage& built = *chunk.stage;
-    const Body& body = built.bodies[at(m.backward ? built.backward : built.forward)];
+    const Body& body = built.bodies[m.backward ? Stage::backward : Stage::forward];
     moment.section = peak_section(body, built, chunk.first_layer);
     return moment;
 }

@@ -2,11 +2,13 @@
 // lives in it, and in which pass, section and microbatch it comes. In closed form, from what one pass of each
 // chunk holds and from how many passes are in flight (sim/flight.h).
 //
-//   LivePeak peak = live_peak(flight, chunks, [&](std::size_t c) { return holding_of(*chunk[c].stage, context); });
-//   text(moment_of(skeleton, stage, flight))    // "backward pass of microbatch 0, in layer7.mlp; 4 in flight"
+//   std::vector<Holding> holdings = holdings_of(skeleton, stage);
+//   LivePeak peak = live_peak(flight, holdings.size(), [&](std::size_t c) -> const Holding& { return holdings[c]; });
+//   text(moment_of(skeleton, stage, holdings, peak))    // "backward pass of microbatch 0, in layer7.mlp; 4 in flight"
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "plan/program/result.h"
 #include "plan/program/skeleton.h"
@@ -44,7 +46,16 @@ LivePeak live_peak(const Flight& flight, std::size_t chunks, HoldingOf&& holding
     return peak;
 }
 
-Holding holding_of(const Stage& chunk, DType message_type);
-PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const Flight& flight);
+// Of a chunk of this shape, the passes of which hold that.
+inline Holding holding_of(const StageShape& shape, Bytes message, const Life& forward, const Life& backward) {
+    return {.input = shape.first ? Bytes{} : message,
+            .output = shape.last ? Bytes{} : message,
+            .forward = forward,
+            .backward = backward};
+}
+// Of the stage's chunks.
+std::vector<Holding> holdings_of(const Skeleton& skeleton, std::size_t stage);
+PeakMoment moment_of(const Skeleton& skeleton, std::size_t stage, const std::vector<Holding>& holdings,
+                     const LivePeak& peak);
 
 }  // namespace foretrain

@@ -1,200 +1,62 @@
 #include "sim/plan_costs.h"
 
 #include <algorithm>
+#include <array>
 
-#include "base/error.h"
-#include "plan/layers_by_chunk.h"
-#include "plan/program/body_passes.h"
+#include "base/index.h"
+#include "plan/program/stage.h"
 #include "sim/predict.h"
 
 namespace foretrain {
 
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-template <class Map, class KeyType, class Make>
-auto& part(Map& known, const KeyType& key, Make&& make) {
-    auto& found = known[key];
-    if (!found) found = make();
-    return *found;
-}
-
-}  // namespace
-
-std::size_t PlanCosts::KeyHash::operator()(const Key& key) const {
-    std::uint64_t h = 0;
-    for (const std::int64_t part : key.parts) {
-        h = (h ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15U;
-        h ^= h >> 29;
-    }
-    return h;
-}
-
-PlanCosts::PlanCosts(const Plan& base)
-    : plan_(base),
-      framework_(framework_named(base.framework)),
-      alternation_(window_alternation(base.model, base.training.sequence_length)) {}
+PlanCosts::PlanCosts(const Plan& base) : parts_(base), framework_(framework_named(base.framework)) {}
 
 void PlanCosts::set(const Parallelism& parallelism) {
-    plan_.parallelism = parallelism;
-    microbatches_ = plan_.microbatches();
-    runs_ = nullptr;
-    mesh_ = nullptr;
-    pieces_ = nullptr;
+    parts_.set(parallelism);
     distinct_stages_.clear();
     chunks_.clear();
-    forget_if_many();
-}
-
-// Parts are small, but there may be as many as plans.
-void PlanCosts::forget_if_many() {
-    constexpr std::size_t many = 20000, many_large = 2000;
-    if (known_pieces_.size() > many_large) known_pieces_.clear();
-    if (known_working_sets_.size() > many) known_working_sets_.clear();
-    if (known_times_.size() > many_large) known_times_.clear();
-    if (known_bodies_.size() > many) known_bodies_.clear();
-    if (known_meshes_.size() > many_large) known_meshes_.clear();
-    if (known_timelines_.size() > many_large) known_timelines_.clear();
-}
-
-int PlanCosts::zero() const {
-    const Parallelism& p = plan_.parallelism;
-    return p.context * p.data == 1 ? 0 : p.zero_stage;
-}
-
-const PlanCosts::Runs& PlanCosts::runs() {
-    if (runs_ != nullptr) return *runs_;
-    runs_ = &part(known_runs_, Key{{stages(), chunks()}}, [&] {
-        auto runs = std::make_unique<Runs>();
-        runs->layers = layers_by_chunk(plan_);
-        runs->fewest = *std::min_element(runs->layers.begin(), runs->layers.end());
-        std::int64_t first = 0;
-        for (const std::int64_t n : runs->layers) {
-            runs->first_layer.push_back(first % alternation_);
-            first += n;
-        }
-        return runs;
-    });
-    return *runs_;
-}
-
-PlanCosts::Mesh& PlanCosts::mesh() {
-    const RankGrid grid = plan_.grid();
-    if (mesh_ == nullptr)
-        mesh_ = &part(known_meshes_, Key{{grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard}},
-                      [&] { return std::make_unique<Mesh>(plan_); });
-    return *mesh_;
-}
-
-StageShape PlanCosts::shape_of(std::int64_t stage, std::int64_t chunk) {
-    const auto run = at(chunk * stages() + stage);
-    return {runs().layers[run], run == 0, run + 1 == runs().layers.size(), runs().first_layer[run]};
 }
 
 const std::vector<std::int64_t>& PlanCosts::distinct_stages() {
     if (!distinct_stages_.empty()) return distinct_stages_;
-    const std::int64_t n = stages();
-    const bool all = !plan_.parallelism.stage_layers.empty() || alternation_ > 1;
+    const std::int64_t n = parts_.stages();
+    const bool all = !parts_.plan().parallelism.stage_layers.empty() || parts_.alternation() > 1;
     for (std::int64_t s = 0; s < n; ++s)
         if (all || s <= 1 || s == n - 1) distinct_stages_.push_back(s);
     return distinct_stages_;
 }
 
-ChunkPieces& PlanCosts::pieces() {
-    if (pieces_ != nullptr) return *pieces_;
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (zero() <= 1 ? 2 : 0) | (p.pipeline > 1 ? 4 : 0) |
-                               (p.recompute.kind == Recompute::Kind::selective ? 8 : 0) |
-                               static_cast<std::int64_t>(p.context_method) << 4;
-    pieces_ = &part(known_pieces_, Key{{p.tensor, p.context, p.micro_batch_size, flags}},
-                    [] { return std::make_unique<ChunkPieces>(); });
-    return *pieces_;
-}
-
-BriefLayers PlanCosts::brief_of(const Chunk& chunk) const {
-    return brief_layers(plan_.parallelism.recompute, chunk.shape.layers, alternation_);
-}
-
-PlanCosts::Key PlanCosts::key_of(const StageShape& shape, const BriefLayers& brief) const {
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
-                               (zero() <= 1 ? 8 : 0) | brief.repeated << 4 |
-                               static_cast<std::int64_t>(brief.recompute.kind) << 8 |
-                               static_cast<std::int64_t>(p.context_method) << 16 | (p.pipeline > 1 ? 1 << 20 : 0);
-    return {{p.tensor, p.context, p.micro_batch_size, flags, brief.layers, brief.recompute.layers, shape.first_layer}};
-}
-
-const PlanCosts::Timed& PlanCosts::time_of(const Chunk& chunk, const BriefLayers& brief) {
-    return part(known_times_, key_of(chunk.shape, brief),
-                [&] { return std::make_unique<Timed>(make_context(plan_), chunk.shape, mesh().cost, times_made_++); });
-}
-
-const PlanCosts::Timed& PlanCosts::outline_of(StageShape shape, std::int64_t layers) {
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (p.sequence_parallel ? 1 : 0) | (shape.first ? 2 : 0) | (shape.last ? 4 : 0) |
-                               (zero() <= 1 ? 8 : 0) | (p.pipeline > 1 ? 16 : 0) |
-                               static_cast<std::int64_t>(p.context_method) << 16;
-    return part(known_times_, Key{{p.tensor, p.context, -1, flags, layers}}, [&] {
-        shape.layers = layers;
-        StageContext context = make_context(plan_);
-        context.parallelism.recompute = {};
-        return std::make_unique<Timed>(context, shape, mesh().cost, times_made_++);
-    });
-}
-
-Bytes PlanCosts::working_set_of(const Chunk& chunk) {
-    return part(known_working_sets_, key_of(chunk.shape, brief_of(chunk)),
-                [&] { return std::make_unique<Bytes>(working_set(make_context(plan_), chunk.shape)); });
-}
-
-const ChunkState& PlanCosts::state_of(const StageShape& shape) {
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (shape.first ? 1 : 0) | (shape.last ? 2 : 0);
-    return part(known_states_, Key{{p.tensor, p.context * p.data, zero(), flags, p.zero_shard_size}},
-                [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
-}
-
 PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
-    const StageShape shape = shape_of(stage, chunk);
+    const StageShape shape = parts_.shape_of(stage, chunk);
     for (Chunk& known : chunks_)
         if (known.shape == shape) return known;
     Chunk c;
     c.shape = shape;
-    c.passes = pieces().of(plan_, shape, alternation_, [&]() -> const CostModel& { return mesh().cost; });
-    c.state = &state_of(shape);
-    c.holding = {.input = shape.first ? Bytes{} : c.passes.message,
-                 .output = shape.last ? Bytes{} : c.passes.message,
-                 .forward = c.passes.forward.life,
-                 .backward = c.passes.backward.life};
+    c.passes = parts_.passes_of(shape);
+    c.state = &parts_.state_of(shape);
+    c.holding = holding_of(shape, parts_.message(), c.passes.forward.life, c.passes.backward.life);
     return chunks_.emplace_back(c);
 }
 
 const std::vector<const Flight*>& PlanCosts::flights() {
-    const Parallelism& p = plan_.parallelism;
-    Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches_, 0}};
+    const FlightsKey key{parts_.plan().parallelism.schedule, parts_.stages(), parts_.chunks(), parts_.microbatches()};
     if (flights_.key == key && !flights_.values.empty()) return flights_.values;
     flights_ = {key, {}};
-    for (const std::int64_t stage : distinct_stages()) {
-        key.parts[4] = stage;
-        flights_.values.push_back(&part(known_flights_, key, [&] {
-            return std::make_unique<Flight>(flight_of(p.schedule, stages(), stage, microbatches_, chunks()));
-        }));
-    }
+    for (const std::int64_t stage : distinct_stages()) flights_.values.push_back(&parts_.flight_of_stage(stage));
     return flights_.values;
 }
 
 // Weights, gradients and optimizer state.
 const std::vector<Bytes>& PlanCosts::standing() {
-    const Parallelism& p = plan_.parallelism;
-    const Key key{{p.tensor, p.context * p.data, zero(), p.zero_shard_size, stages(), chunks()}};
+    const Parallelism& p = parts_.plan().parallelism;
+    const StandingKey key{p.tensor, p.replicas(), parts_.zero(), p.zero_shard_size, parts_.stages(), parts_.chunks()};
     if (standing_.key == key && !standing_.values.empty()) return standing_.values;
     standing_ = {key, {}};
     for (const std::int64_t stage : distinct_stages()) {
         Bytes held;
-        for (std::int64_t c = 0; c < chunks(); ++c) {
-            const StageShape shape = shape_of(stage, c);
-            const ChunkState& state = state_of(shape);
+        for (std::int64_t c = 0; c < parts_.chunks(); ++c) {
+            const StageShape shape = parts_.shape_of(stage, c);
+            const ChunkState& state = parts_.state_of(shape);
             for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
                 held += state.of(r, shape.layers);
         }
@@ -204,22 +66,19 @@ const std::vector<Bytes>& PlanCosts::standing() {
 }
 
 Bytes PlanCosts::least_bytes() {
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t tokens = plan_.tokens_per_microbatch() / p.context;
-    const std::int64_t rows = p.sequence_parallel ? tokens / p.tensor : tokens;
-    const Bytes input{rows * plan_.model.hidden_size * size_of(plan_.training.precision)};
+    const Parallelism& p = parts_.plan().parallelism;
     // Recomputed or not, every layer's input is kept, but for the first of a chunk and those inside a segment.
     const std::int64_t apart = p.recompute.kind == Recompute::Kind::segment ? p.recompute.layers : 1;
-    const std::int64_t inputs = (runs().fewest - 1) / apart;
+    const std::int64_t inputs = (parts_.runs().fewest - 1) / apart;
     Bytes most;
     for (std::size_t d = 0; d < distinct_stages().size(); ++d)
-        most = std::max(most, standing()[d] + input * (flights()[d]->fullest * inputs));
-    return most + plan_.cluster.device.reserved + framework_.reserved;
+        most = std::max(most, standing()[d] + parts_.message() * (flights()[d]->fullest * inputs));
+    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
 }
 
 void PlanCosts::gather_chunks(std::int64_t stage) {
     stage_.clear();
-    for (std::int64_t c = 0; c < chunks(); ++c) stage_.push_back(&chunk_of(stage, c));
+    for (std::int64_t c = 0; c < parts_.chunks(); ++c) stage_.push_back(&chunk_of(stage, c));
 }
 
 // Weights, gradients and optimizer, and the rings of ZeRO-2 and 3.
@@ -242,13 +101,10 @@ Bytes PlanCosts::live(const Flight& flight) const {
 // As lay_out (plan/program/skeleton.cpp).
 Bytes PlanCosts::allocated(const Flight& flight) {
     Bytes most_work, all = stands();
-    for (const Chunk* c : stage_) most_work = std::max(most_work, working_set_of(*c));
+    for (const Chunk* c : stage_) most_work = std::max(most_work, parts_.working_set_of(c->shape));
     for (std::size_t c = 0; c < stage_.size(); ++c) {
         all += pooled_slots(flight, c);
-        const auto entries = [&](std::int64_t wanted) { return std::min(wanted, microbatches_); };
-        const Bytes entry{round_up(stage_[c]->passes.message.value, buffer_alignment)};
-        if (!stage_[c]->shape.last) all += entry * (2 * entries(2));
-        if (!stage_[c]->shape.first) all += entry * (entries(2) + entries(flight.most[c] + 1));
+        all += ring_sizes(stage_[c]->shape, parts_.message(), flight.most[c], parts_.microbatches()).bytes();
     }
     return all + most_work;
 }
@@ -271,37 +127,34 @@ Bytes PlanCosts::pooled_slots(const Flight& flight, std::size_t c) const {
 Bytes PlanCosts::peak_bytes() {
     // The first and the last chunk have all pieces that those between them need.
     chunk_of(0, 0);
-    chunk_of(stages() - 1, chunks() - 1);
+    chunk_of(parts_.stages() - 1, parts_.chunks() - 1);
     Bytes most;
     for (std::size_t d = 0; d < distinct_stages().size(); ++d) {
         const Flight& flight = *flights()[d];
         gather_chunks(distinct_stages()[d]);
         most = std::max(most, framework_.runnable ? allocated(flight) : live(flight));
     }
-    return most + plan_.cluster.device.reserved + framework_.reserved;
+    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
 }
 
 const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
-    if (chunk.replicas != nullptr) return *chunk.replicas;
-    const Parallelism& p = plan_.parallelism;
-    const std::int64_t flags = (chunk.shape.first ? 1 : 0) | (chunk.shape.last ? 2 : 0) |
-                               (p.sequence_parallel ? 4 : 0) | (p.overlap.gradient_reduce ? 8 : 0) |
-                               (p.overlap.parameter_gather ? 16 : 0);
-    const Key key{{p.tensor, p.context, p.data, p.pipeline, p.virtual_pipeline, zero(), p.zero_shard_size, flags}};
-    chunk.replicas = &part(known_replicas_, key, [&] {
-        return std::make_unique<ChunkReplicas>(make_context(plan_), chunk.shape, outline_of(chunk.shape, 1),
-                                               outline_of(chunk.shape, 2), mesh().cost);
-    });
+    if (chunk.replicas == nullptr) chunk.replicas = &parts_.replicas_of(chunk.shape);
     return *chunk.replicas;
 }
 
 PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
-    constexpr std::size_t compute = 0, gather = 2, reduce = 3;
-    constexpr std::size_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;
+    constexpr auto compute = at(Stream::compute), gather = at(Stream::gather), reduce = at(Stream::reduce);
+    constexpr auto forward = Stage::forward, backward = Stage::backward, backward_last = Stage::backward_last,
+                   optimizer = Stage::optimizer;
+    // Of a microbatch, and of the last.
+    struct Passes {
+        Time computing, hosting;
+        std::array<Time, body_streams> busy{};
+    };
     StageWork out;
+    Passes each, last;
     Time reducing, steps, gathers, unhidden;
-    std::array<Time, body_streams> busy{};
-    const Time stall = messages().stall;
+    const Time stall = parts_.messages().stall;
     gather_chunks(stage);
     for (std::size_t c = 0; c < stage_.size(); ++c) {
         const ChunkPieces::Whole& passes = stage_[c]->passes;
@@ -310,29 +163,43 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
         const ChunkReplicas::Busy also = replicas.of(layers);
         const Time reads = stage_[c]->shape.first ? Time{} : stall, writes = stage_[c]->shape.last ? Time{} : stall;
         // A stretch of weights is gathered before those of the one before are computed with: the first beside none.
-        const Time first = zero() <= 1 ? passes.to_gradients : Time{};
-        const auto lost = [&](std::size_t body, Time layer) {
+        const Time first = parts_.zero() <= 1 ? passes.to_gradients : Time{};
+        const auto lost = [&](Stage::BodyIndex body, Time layer) {
             return replicas.lost(body, layers, layer, body == backward_last ? first : Time{});
         };
         const Time f = passes.forward.computing + reads + lost(forward, passes.forward_layer),
                    b = passes.backward.computing + writes + lost(backward, passes.backward_layer),
-                   last = passes.backward.computing + writes + lost(backward_last, passes.backward_layer);
-        out.passes += (f + b) * (microbatches_ - 1) + f + last;
-        for (const std::size_t s : {gather, reduce})
-            busy[s] += (also[forward][s] + also[backward][s]) * (microbatches_ - 1) + also[forward][s] +
-                       also[backward_last][s] + also[optimizer][s];
-        out.hosting += (passes.forward.hosting + passes.backward.hosting) * microbatches_;
+                   b_last = passes.backward.computing + writes + lost(backward_last, passes.backward_layer);
+        each.computing += f + b;
+        each.hosting += passes.forward.hosting + passes.backward.hosting;
+        last.computing += f + b_last;
+        for (const std::size_t s : {gather, reduce}) {
+            each.busy[s] += also[forward][s] + also[backward][s];
+            last.busy[s] += also[forward][s] + also[backward_last][s] + also[optimizer][s];
+        }
         steps += also[optimizer][compute];
         gathers += also[optimizer][gather];
         unhidden += also[backward_last][reduce];
         if (c > 0) continue;
-        out.first = f + last;
+        out.first = f + b_last;
         // What the first chunk's last backward pass reduces begins after that has begun.
-        reducing = std::max(Time{}, also[backward_last][reduce] - last);
+        reducing = std::max(Time{}, also[backward_last][reduce] - b_last);
     }
-    if (zero() <= 1) out.reductions = plan_.parallelism.overlap.gradient_reduce ? reducing : unhidden;
+    double longest = 0;
+    for (const Passes& passes : {each, last})
+        for (const Time& t : {passes.computing, passes.hosting, passes.busy[gather], passes.busy[reduce]})
+            longest = std::max(longest, static_cast<double>(t.value));
+    // No sum of bound() has more of one microbatch or stage than twice that, and a message each way.
+    const double message = static_cast<double>(parts_.messages().longest.value);
+    check_length(2 * (longest + message), parts_.microbatches(), parts_.stages());
+
+    const std::int64_t others = parts_.microbatches() - 1;
+    out.passes = each.computing * others + last.computing;
+    out.hosting = each.hosting * parts_.microbatches();
+    for (const std::size_t s : {gather, reduce})
+        out.alongside = std::max(out.alongside, each.busy[s] * others + last.busy[s]);
+    if (parts_.zero() <= 1) out.reductions = parts_.plan().parallelism.overlap.gradient_reduce ? reducing : unhidden;
     out.ending = std::max(steps, gathers);
-    out.alongside = std::max(busy[gather], busy[reduce]);
     return out;
 }
 
@@ -340,86 +207,40 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
 // stages before it, and after its last backward pass their last ones remain, and then the first stage's optimizer.
 Time PlanCosts::bound() {
     const std::vector<std::int64_t>& some = distinct_stages();
-    const TimelineDurations& between = messages().durations;
+    const TimelineDurations& between = parts_.messages().durations;
     const StageWork first = work_of(0);
     Time best, fill;
     for (std::size_t d = 0; d < some.size(); ++d) {
         const StageWork work = d == 0 ? first : work_of(some[d]);
-        const std::int64_t next = d + 1 < some.size() ? some[d + 1] : stages();
+        const std::int64_t next = d + 1 < some.size() ? some[d + 1] : parts_.stages();
         // Of those that are alike the last starts last.
         for (std::int64_t s = some[d]; s < next; ++s) {
             if (s + 1 == next) best = std::max({best, fill + work.passes + first.ending, work.alongside});
-            if (s + 1 < stages()) fill += work.first + between.next[at(s)] + between.previous[at(s + 1)];
+            if (s + 1 < parts_.stages()) fill += work.first + between.next[at(s)] + between.previous[at(s + 1)];
         }
         best = std::max(best, std::max(work.passes + work.reductions, work.hosting) + work.ending);
     }
     return best;
 }
 
-const PlanCosts::Bodies& PlanCosts::bodies_of(const Chunk& chunk) {
-    const Parallelism& p = plan_.parallelism;
-    const BriefLayers brief = brief_of(chunk);
-    const Timed& time = time_of(chunk, brief);
-    // Between which nodes messages go, and whether chunks take turns, decides what passes lose to them.
-    const Key key{{time.number, p.data, zero(), p.zero_shard_size, brief.times[0], brief.times[1], p.pipeline,
-                   p.virtual_pipeline}};
-    return part(known_bodies_, key, [&] {
-        auto bodies = std::make_unique<Bodies>();
-        bodies->costs = chunk_bodies(make_context(plan_), chunk.shape, time, brief.times, mesh().cost, 0);
-        std::vector<const BodyCost*> pointers;
-        for (const BodyCost& b : bodies->costs) pointers.push_back(&b);
-        bodies->activity = activity_of({pointers});
-        return bodies;
-    });
-}
-
-const Timeline& PlanCosts::timeline(std::uint32_t activity) {
-    const Parallelism& p = plan_.parallelism;
-    const auto listing = [&](std::int64_t microbatches) -> const Timeline& {
-        const std::int64_t flags = (p.data > 1 ? 1 : 0) | (p.context > 1 ? 2 : 0) |
-                                   (p.overlap.gradient_reduce ? 4 : 0) | (p.overlap.pipeline ? 8 : 0);
-        const Key key{{static_cast<std::int64_t>(p.schedule), stages(), chunks(), microbatches, activity, flags}};
-        return part(known_timelines_, key, [&] {
-            Skeleton skeleton = make_skeleton(plan_, Depth::outline);
-            if (skeleton.listed != microbatches) list_passes(skeleton, microbatches);
-            return std::make_unique<Timeline>(skeleton, activity);
-        });
-    };
-    const Timeline& brief = listing(enough_microbatches(p.schedule, stages(), chunks(), microbatches_));
-    return brief.serves(microbatches_) ? brief : listing(microbatches_);
-}
-
-PlanCosts::Messages& PlanCosts::messages() {
-    const Parallelism& p = plan_.parallelism;
-    const Bytes message = chunk_of(0, 0).passes.message;
-    const std::int64_t key = message.value << 2 | (chunks() > 1 ? 2 : 0) | (p.sequence_parallel ? 1 : 0);
-    const auto [known, fresh] = mesh().messages.try_emplace(key);
-    if (fresh) {
-        known->second.durations = timeline_durations(mesh().cost, stages(), message);
-        if (stages() > 1)
-            for (const Instruction& i : message_stalls(make_context(plan_)))
-                known->second.stall += mesh().cost.instruction(i, {}, 0);
-    }
-    return known->second;
-}
-
 Time PlanCosts::step() {
-    bodies_.resize(at(stages()));
-    std::uint32_t activity = 0;
-    for (std::int64_t s = 0; s < stages(); ++s) {
+    bodies_.resize(at(parts_.stages()));
+    BodyActivity activity;
+    for (std::int64_t s = 0; s < parts_.stages(); ++s) {
         bodies_[at(s)].clear();
-        for (std::int64_t c = 0; c < chunks(); ++c) {
-            const Bodies& bodies = bodies_of(chunk_of(s, c));
+        for (std::int64_t c = 0; c < parts_.chunks(); ++c) {
+            const PlanParts::Bodies& bodies = parts_.bodies_of(parts_.shape_of(s, c));
             for (const BodyCost& b : bodies.costs) bodies_[at(s)].push_back(&b);
-            activity |= bodies.activity;
+            activity.add(bodies.activity);
         }
     }
-    check_length(bodies_, microbatches_);
-    TimelineDurations& d = messages().durations;
-    if (plan_.model.tied_embeddings && stages() > 1)
-        d.reduce_tied = mesh().cost.collective(InstructionKind::all_reduce, Axis::embedding,
-                                               state_of(shape_of(0, 0)).tied_gradient);
-    return timeline(activity).step(bodies_, d, microbatches_, clocks_);
+    const TimelineDurations& durations = parts_.messages().durations;
+    check_length(bodies_, durations, parts_.microbatches());
+    Time reduce_tied;
+    if (parts_.plan().model.tied_embeddings && parts_.stages() > 1)
+        reduce_tied = parts_.cost().collective(InstructionKind::all_reduce, Axis::embedding,
+                                               parts_.state_of(parts_.shape_of(0, 0)).tied_gradient);
+    return parts_.timeline(activity.activity()).step(bodies_, durations, reduce_tied, parts_.microbatches(), clocks_);
 }
 
 }  // namespace foretrain

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/program/access.h"
 #include "sim/durations.h"
 #include "sim/event_queue.h"
@@ -15,8 +16,6 @@
 namespace foretrain {
 
 namespace {
-
-constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // By how much an instruction changes what lives.
 Bytes live_change(const Instruction& i, const StageProgram& stage) {

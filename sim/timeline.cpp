@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 
 namespace foretrain {
 
 namespace {
 
-constexpr std::size_t host = static_cast<std::size_t>(Stream::host);
-constexpr std::size_t context = static_cast<std::size_t>(Stream::context);
+constexpr std::size_t host = at(Stream::host), context = at(Stream::context);
 static_assert(host + 1 == hosted_streams);
 
 // Does computing wait, in each pass that uses it, for what the context stream does? Then that stream is never
@@ -46,34 +46,52 @@ bool host_matters(const BodyCost& b) {
 
 }  // namespace
 
-std::uint32_t activity_of(const StageBodies& bodies) {
-    std::uint32_t activity = 0;
-    bool follows = true;
-    for (const auto& stage : bodies)
-        for (const BodyCost* b : stage) follows = follows && context_follows(*b);
-    for (const auto& stage : bodies)
-        for (std::size_t b = 0; b < stage.size(); ++b)
-            if (!is_simple(*stage[b], follows)) activity |= 1U << (b % bodies_of_chunk);
+void BodyActivity::add(const BodyCost& body, std::size_t place) {
+    follows = follows && context_follows(body);
+    if (!is_simple(body, false)) alone |= 1U << place;
+    if (!is_simple(body, true)) followed |= 1U << place;
     // Where one pass waits for the host, the host's clock counts in all of them.
-    for (const auto& stage : bodies)
-        if (std::any_of(stage.begin(), stage.end(), [](const BodyCost* b) { return host_matters(*b); }))
-            return activity | hosted_activity;
-    return activity;
+    if (host_matters(body)) alone |= hosted_activity, followed |= hosted_activity;
 }
 
-void check_length(const StageBodies& bodies, std::int64_t microbatches) {
-    constexpr double longest = 9e18;  // ps
-    double slowest = 0;               // stage, all its bodies once
+void BodyActivity::add(const BodyActivity& others) {
+    follows = follows && others.follows;
+    alone |= others.alone;
+    followed |= others.followed;
+}
+
+std::uint32_t activity_of(const StageBodies& bodies) {
+    BodyActivity all;
+    for (const auto& stage : bodies)
+        for (std::size_t b = 0; b < stage.size(); ++b) all.add(*stage[b], b % bodies_of_chunk);
+    return all.activity();
+}
+
+Time longest_message(const TimelineDurations& durations) {
+    Time longest;
+    for (const auto* some : {&durations.next, &durations.previous})
+        for (const Time& time : *some) longest = std::max(longest, time);
+    return longest;
+}
+
+void check_length(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) {
+    const Time message = longest_message(durations);
+    double slowest = 0;  // stage, all its bodies once
     for (const auto& stage : bodies) {
         double all = 0;
         for (const BodyCost* b : stage) {
             std::int64_t body = 0;
             for (const auto& way : b->exit) body = std::max(body, *std::max_element(way.begin(), way.end()));
-            all += static_cast<double>(body);
+            all += static_cast<double>(body) + static_cast<double>(message.value);
         }
         slowest = std::max(slowest, all);
     }
-    if (slowest * static_cast<double>(microbatches + static_cast<std::int64_t>(bodies.size())) < longest) return;
+    check_length(slowest, microbatches, static_cast<std::int64_t>(bodies.size()));
+}
+
+void check_length(double longest, std::int64_t microbatches, std::int64_t stages) {
+    constexpr double most = 9e18;  // ps; what is left of a Time, 2 days, is more than a step's tail takes
+    if (longest * static_cast<double>(microbatches + stages) < most) return;
     throw UserError({.file = "plan",
                      .field = "training.global_batch_size",
                      .found = fmt::format("{} microbatches", microbatches),
@@ -131,9 +149,9 @@ void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
 // Runs the operations.
 class Timeline::Walk {
 public:
-    Walk(const Timeline& timeline, const StageBodies& bodies, const TimelineDurations& durations,
+    Walk(const Timeline& timeline, const StageBodies& bodies, const TimelineDurations& durations, Time reduce_tied,
          std::vector<std::int64_t>& clocks, std::vector<StageTime>* times)
-        : t_(timeline), bodies_(bodies), d_(durations), clocks_(clocks), times_(times) {
+        : t_(timeline), bodies_(bodies), d_(durations), reduce_tied_(reduce_tied), clocks_(clocks), times_(times) {
         clocks_.resize(t_.clocks_);  // each is set before it is looked at
         clocks_.front() = 0;
     }
@@ -240,7 +258,7 @@ private:
                 if constexpr (accounts) (*times_)[o.stage].forward += d_.clear_loss;
                 break;
             case Kind::reduce_loss: complete(o, d_.reduce_loss); break;
-            case Kind::reduce_tied: complete(o, d_.reduce_tied); break;
+            case Kind::reduce_tied: complete(o, reduce_tied_); break;
             case Kind::end:
                 complete(o, Time{});
                 step_ = std::max(step_, clocks_[o.output]);
@@ -314,6 +332,7 @@ private:
     const Timeline& t_;
     const StageBodies& bodies_;
     const TimelineDurations& d_;
+    Time reduce_tied_;
     std::vector<std::int64_t>& clocks_;
     std::vector<StageTime>* times_;
     std::int64_t step_ = 0;
@@ -325,17 +344,18 @@ bool Timeline::serves(std::int64_t microbatches) const {
     return more == 0 || (more > 0 && each > 0 && more % each == 0);
 }
 
-Time Timeline::step(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches,
-                    std::vector<std::int64_t>& clocks) const {
-    return Walk(*this, bodies, durations, clocks, nullptr).run<false>(microbatches);
+Time Timeline::step(const StageBodies& bodies, const TimelineDurations& durations, Time reduce_tied,
+                    std::int64_t microbatches, std::vector<std::int64_t>& clocks) const {
+    return Walk(*this, bodies, durations, reduce_tied, clocks, nullptr).run<false>(microbatches);
 }
 
-Estimate Timeline::run(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) const {
+Estimate Timeline::run(const StageBodies& bodies, const TimelineDurations& durations, Time reduce_tied,
+                       std::int64_t microbatches) const {
     FORETRAIN_CHECK(serves(microbatches), "another number of microbatches");
     Estimate e;
     e.times.resize(stages_);
     std::vector<std::int64_t> clocks;
-    e.step = Walk(*this, bodies, durations, clocks, &e.times).run<true>(microbatches);
+    e.step = Walk(*this, bodies, durations, reduce_tied, clocks, &e.times).run<true>(microbatches);
     return e;
 }
 

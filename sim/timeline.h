@@ -24,8 +24,7 @@
 
 namespace foretrain {
 
-constexpr std::size_t bodies_of_chunk = 4;  // Stage::bodies
-constexpr std::size_t hosted_streams = 2;   // compute and host
+constexpr std::size_t hosted_streams = 2;  // compute and host
 constexpr std::uint32_t hosted_activity = ((1U << bodies_of_chunk) - 1) << bodies_of_chunk;
 
 // Body costs of each stage, as Instruction::body counts them.
@@ -41,16 +40,31 @@ struct Estimate {
 // each for those that computing waits for the host in. Two plans of one schedule and activity share a timeline.
 std::uint32_t activity_of(const StageBodies& bodies);
 
-// Throws UserError if a step of the bodies might be longer than a Time can say, 106 days.
-void check_length(const StageBodies& bodies, std::int64_t microbatches);
+// The same for some of the bodies, to be joined with that of others: whether the context stream can be left out shows
+// only once all are known.
+struct BodyActivity {
+    std::uint32_t alone = 0, followed = 0;  // if its clocks count, and if computing waits for all that it does
+    bool follows = true;                    // in all of these bodies
+
+    void add(const BodyCost& body, std::size_t place);  // in Stage::bodies
+    void add(const BodyActivity& others);
+    std::uint32_t activity() const { return follows ? followed : alone; }
+};
 
 // What is not a body takes; by stage where it matters.
 struct TimelineDurations {
     std::vector<Time> next, previous;  // a message to the next stage, and to the previous
-    Time clear_loss, reduce_loss, reduce_tied;
+    Time clear_loss, reduce_loss;
 };
 
-// Of `stages` that send each other messages of this size. What a tied embedding takes is left to the caller.
+Time longest_message(const TimelineDurations& durations);
+
+// Throws UserError if a step might be longer than a Time can say, 106 days: of these bodies, with a message after each;
+// or of so many microbatches, each of which keeps a stage for `longest` picoseconds.
+void check_length(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches);
+void check_length(double longest, std::int64_t microbatches, std::int64_t stages);
+
+// Of `stages` that send each other messages of this size.
 TimelineDurations timeline_durations(const CostModel& cost, std::int64_t stages, Bytes message);
 
 class Timeline {
@@ -62,9 +76,11 @@ public:
     bool serves(std::int64_t microbatches) const;
 
     // The end of the step alone (`clocks` is room to work in), and with what each stage spends its time on.
-    Time step(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches,
-              std::vector<std::int64_t>& clocks) const;
-    Estimate run(const StageBodies& bodies, const TimelineDurations& durations, std::int64_t microbatches) const;
+    // `reduce_tied`: what it takes to sum the gradients of an embedding that first and last stage share.
+    Time step(const StageBodies& bodies, const TimelineDurations& durations, Time reduce_tied,
+              std::int64_t microbatches, std::vector<std::int64_t>& clocks) const;
+    Estimate run(const StageBodies& bodies, const TimelineDurations& durations, Time reduce_tied,
+                 std::int64_t microbatches) const;
 
     std::size_t operations() const { return operations_.size(); }
 

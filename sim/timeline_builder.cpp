@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/program/partners.h"
 #include "sim/timeline.h"
 
@@ -11,8 +12,6 @@ namespace foretrain {
 namespace {
 
 using Clock = std::uint32_t;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
@@ -329,8 +328,8 @@ private:
         std::int64_t forwards = 0, backwards = 0;  // through the first chunk
         for (std::size_t n = steady.begin; n < out_.operations_.size(); ++n) {
             const Operation& o = out_.operations_[n];
-            if (n < steady.begin + operations && o.kind != Kind::message && o.stage == 0 && o.body <= 1)
-                ++(o.body == 0 ? forwards : backwards);
+            if (n < steady.begin + operations && o.kind != Kind::message && o.stage == 0 && o.body <= Stage::backward)
+                ++(o.body == Stage::forward ? forwards : backwards);
             const std::size_t period = std::min((n - steady.begin) / operations, count);
             for (std::size_t i = 0; i < o.count; ++i) {
                 const Clock in = out_.inputs_[o.inputs + i];

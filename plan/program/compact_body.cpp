@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "plan/program/body_passes.h"
 
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Where a merged instruction must begin, and where it must end.
 struct Breaks {

@@ -8,13 +8,12 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "models/parameters.h"
 
 namespace foretrain {
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // A stage's chunks have tables of their own; where they hold the same entry the stage has it once.
 // Answers with the stage's index of each of the chunk's.
@@ -108,8 +107,9 @@ private:
         for (const auto& [ring, name] : rings)
             for (std::int64_t e = 0; e < ring->entries; ++e)
                 out_.buffers.push_back({prefix(chunk) + name + "#" + std::to_string(e), Region::communication,
-                                        skeleton_.context.types.weight, Axis::none, s_.boundary_elements(),
-                                        ring->offset + ring->entry * e, Bytes{}});
+                                        skeleton_.context.types.weight, Axis::none,
+                                        skeleton_.context.boundary_elements(), ring->offset + ring->entry * e,
+                                        Bytes{}});
     }
 
     const Skeleton& skeleton_;

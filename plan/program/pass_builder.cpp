@@ -61,7 +61,7 @@ PassBuilder::Tensor PassBuilder::ring(Home home, const char* what) {
                 .home = home,
                 .region = Region::communication,
                 .type = context_.types.weight,
-                .elements = stage_.boundary_elements});
+                .elements = context_.boundary_elements()});
 }
 
 PassBuilder::Tensor PassBuilder::fixed(std::int32_t index) {

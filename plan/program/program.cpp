@@ -38,6 +38,11 @@ void Instruction::add_operand(std::int32_t buffer) {
     operand[operands++] = buffer;
 }
 
+StallFor stall_for(const Instruction& i) {
+    if (i.axis == Axis::pipeline) return StallFor::message;
+    return i.like == InstructionKind::kernel ? StallFor::pause : StallFor::beside;
+}
+
 Instruction collective(InstructionKind kind, Stream stream, Axis axis, DType type, std::int64_t count,
                        std::initializer_list<std::int32_t> operands) {
     Instruction i;

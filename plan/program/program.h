@@ -62,9 +62,7 @@ enum class InstructionKind : std::uint8_t {
     recv,            // operand 0 from `peer`
     // what other frameworks cost besides: predicted, never executed
     launch,  // the host enqueues a layer: `count` picoseconds on its stream
-    // nothing runs for `count` picoseconds, or for a `share` of what a collective `like` it takes: as much as computing
-    // beside that lost (sim/durations.h); on the pipeline's axis because of a message
-    stall,
+    stall,   // nothing runs on its stream: see StallFor
     // order
     record,    // completes when its stream gets there
     wait,      // holds its stream until its waits are complete
@@ -110,6 +108,15 @@ struct Instruction {
     void add_wait(Wait w);  // ignores a duplicate
     void add_operand(std::int32_t buffer);
 };
+
+// Why a stall's stream stands still, and for how long.
+enum class StallFor : std::uint8_t {
+    pause,    // whatever happens meanwhile: `count` picoseconds
+    message,  // on the pipeline's axis: `count` picoseconds, or a `share` of what a message `like` it takes
+    beside,   // as much as computing lost to a collective `like` it: at most a `share` of that (sim/durations.h)
+};
+// Precondition: a stall.
+StallFor stall_for(const Instruction& stall);
 
 // What a run of memory is for. The order is the layout in the arena.
 enum class Region : std::uint8_t {

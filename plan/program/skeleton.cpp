@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/layers_by_chunk.h"
 
 namespace foretrain {
@@ -38,9 +39,19 @@ const Body& StageSkeleton::body(const Instruction& i) const {
     return chunk.stage->bodies[static_cast<std::size_t>(i.body - chunk.first_body)];
 }
 
-namespace {
+RingSizes ring_sizes(const StageShape& shape, Bytes message, std::int64_t in_flight, std::int64_t microbatches) {
+    const auto entries = [&](bool present, std::int64_t wanted) {
+        return present ? std::min(wanted, microbatches) : 0;
+    };
+    // An input is kept until its backward pass; one more, so that the next can arrive meanwhile.
+    return {.entry = Bytes{round_up(message.value, buffer_alignment)},
+            .output = entries(!shape.last, 2),
+            .input_gradient = entries(!shape.first, 2),
+            .output_gradient = entries(!shape.last, 2),
+            .input = entries(!shape.first, in_flight + 1)};
+}
 
-std::size_t at(Region region) { return static_cast<std::size_t>(region); }
+namespace {
 
 // One pass of a stage runs at a time: its chunks take turns in these regions.
 bool shared_by_chunks(Region r) { return r == Region::transients || r == Region::gathered || r == Region::staging; }
@@ -68,16 +79,15 @@ void count_in_flight(StageSkeleton& s) {
 }
 
 void place_rings(const StageContext& c, ChunkSkeleton& s, std::int64_t microbatches, Bytes& end) {
-    const Bytes entry{round_up(s.stage->boundary_elements * size_of(c.types.weight), buffer_alignment)};
-    const auto place = [&](Ring& ring, bool present, std::int64_t entries) {
-        ring = {end, entry, present ? std::min(entries, microbatches) : 0};
-        end += entry * ring.entries;
+    const RingSizes sizes = ring_sizes(s.stage->shape, c.message(), s.in_flight, microbatches);
+    const auto place = [&](Ring& ring, std::int64_t entries) {
+        ring = {end, sizes.entry, entries};
+        end += sizes.entry * entries;
     };
-    place(s.output, !s.last(), 2);
-    place(s.input_gradient, !s.first(), 2);
-    place(s.output_gradient, !s.last(), 2);
-    // An input is kept until its backward pass; one more, so that the next can arrive meanwhile.
-    place(s.input, !s.first(), s.in_flight + 1);
+    place(s.output, sizes.output);
+    place(s.input_gradient, sizes.input_gradient);
+    place(s.output_gradient, sizes.output_gradient);
+    place(s.input, sizes.input);
 }
 
 void place_regions(StageSkeleton& s, ChunkSkeleton& chunk) {

@@ -30,6 +30,14 @@ struct Ring {
     std::int64_t entries = 0;
 };
 
+// The rings of a chunk with so many passes in flight: 0 entries where it has no such message.
+struct RingSizes {
+    Bytes entry;
+    std::int64_t output = 0, input_gradient = 0, output_gradient = 0, input = 0;
+    Bytes bytes() const { return entry * (output + input_gradient + output_gradient + input); }
+};
+RingSizes ring_sizes(const StageShape& shape, Bytes message, std::int64_t in_flight, std::int64_t microbatches);
+
 // One chunk of a stage, and where its things stand in the stage's: tables list those of chunk 0
 // first, then those of chunk 1, and so on; the rings' buffers follow all the fixed ones.
 struct ChunkSkeleton {
@@ -59,7 +67,6 @@ struct StageSkeleton {
     std::vector<Pass> order;
     std::array<Bytes, region_count> region_bytes{};
 
-    std::int64_t boundary_elements() const { return chunks.front().stage->boundary_elements; }
     const Body& body(const Instruction& chunk_pass) const;
 };
 

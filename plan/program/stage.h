@@ -5,7 +5,7 @@
 //
 //   StageContext context = make_context(plan);
 //   auto stage = build_stage(context, {.layers = 8, .first = true, .last = false});
-//   stage->bodies[stage->forward].code
+//   stage->bodies[Stage::forward].code
 #pragma once
 
 #include <array>
@@ -32,20 +32,21 @@ struct StageContext {
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     AddedCosts added;
-    std::int64_t vocabulary = 0;  // padded
-    int zero = 0;                 // effective: 0 where there is one replica
+    std::int64_t score_bytes = 0;  // that attention keeps of each score; 0: it is fused
+    std::int64_t vocabulary = 0;   // padded
+    int zero = 0;                  // effective: 0 where there is one replica
 
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }
     std::int64_t sequence() const { return training.sequence_length / parallelism.context; }
-    // Ranks that hold the same parameters: the size of Axis::replica.
-    std::int64_t replicas() const { return parallelism.context * parallelism.data; }
+    std::int64_t replicas() const { return parallelism.replicas(); }
     // Of those the ones that share out a unit under ZeRO, and how many such groups there are.
     std::int64_t shards() const { return parallelism.zero_shard_size == 0 ? replicas() : parallelism.zero_shard_size; }
     std::int64_t shard_groups() const { return replicas() / shards(); }
     Axis shard_axis() const { return shard_groups() > 1 ? Axis::shard : Axis::replica; }
-    // Rows of the residual stream on one rank: a share of the tokens under sequence parallelism.
-    std::int64_t rows() const { return parallelism.sequence_parallel ? tokens() / parallelism.tensor : tokens(); }
+    std::int64_t rows() const { return parallelism.rows(training.sequence_length); }
+    std::int64_t boundary_elements() const { return foretrain::boundary_elements(model, training, parallelism); }
+    Bytes message() const { return Bytes{boundary_elements() * size_of(types.weight)}; }  // between stages
 };
 
 StageContext make_context(const Plan& plan);
@@ -78,6 +79,10 @@ struct StageUnit {
 };
 
 struct Stage {
+    // Bodies of a chunk, in the order of `bodies`. backward_last: of the last microbatch, which reduces gradients
+    // that others leave where they are.
+    enum BodyIndex : std::int32_t { forward, backward, backward_last, optimizer };
+
     StageShape shape;
     StageLayout layout;  // of the layers that are written out
     std::vector<UnitShape> unit_shapes;
@@ -87,15 +92,15 @@ struct Stage {
     std::vector<KernelArgs> kernels;
     std::vector<Label> sections;
     std::vector<Body> bodies;
-    std::int32_t forward = 0, backward = 1, backward_last = 2, optimizer = 3;  // indices in bodies
-    std::int32_t loss = -1;                                                    // index in fixed
+    std::int32_t loss = -1;  // index in fixed
     Bytes slot_bytes;
     std::array<Bytes, region_count> region_bytes{};  // activations and communication: see Skeleton
-    std::int64_t boundary_elements = 0;              // of the activation passed to the next stage
 };
 
+constexpr std::size_t bodies_of_chunk = Stage::optimizer + 1;
+
 // The steps of build_stage, for those who need but some of them. First the units with their state, and
-// forward and backward pass as plain arithmetic (bodies 0 and 1).
+// forward and backward pass as plain arithmetic.
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth);
 // What the layers that stand for many keep of a microbatch, once.
 Bytes saved_bytes(const Stage& stage, const Repeat& repeat);

@@ -29,7 +29,7 @@ struct PartInterval {
     Time time;             // of the step on its slowest stage, its share of the bubble included
     double spread = 0;     // relative half-width of the part, 1: as wide as the time itself
     bool of_step = false;  // relative to the whole step, and not to `time`
-    bool stated = true;    // the spread is in the device's, link's or framework's file; else it is assumed
+    bool stated = true;    // the spread is in the device's, link's or framework's file, and no assumption there
     Basis basis = Basis::measured;
     Time half_width;  // what the step moves by if this part alone is off by its spread
 };

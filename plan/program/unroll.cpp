@@ -2,13 +2,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "plan/program/skeleton.h"
 
 namespace foretrain {
 
 namespace {
-
-constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // What of a chunk was emitted last, by microbatch: -1 for what was not yet.
 struct ChunkTrail {
@@ -69,7 +68,7 @@ private:
         i.type = skeleton_.context.types.weight;
         i.microbatch = microbatch;
         i.peer = stream == Stream::send_next || stream == Stream::recv_next ? next_stage_ : previous_stage_;
-        i.count = s_.boundary_elements();
+        i.count = skeleton_.context.boundary_elements();
         i.add_operand(chunk().ring_buffer(home, microbatch));
         if (wait.instruction >= 0) i.add_wait(wait);
         const bool early = kind == InstructionKind::send || skeleton_.plan.parallelism.overlap.pipeline;
@@ -115,7 +114,7 @@ private:
 
     void forward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
-        Instruction f = pass(InstructionKind::forward_chunk, chunk().stage->forward, k);
+        Instruction f = pass(InstructionKind::forward_chunk, Stage::forward, k);
         if (!first) {
             lifetime(InstructionKind::alloc, Home::input, k);
             const std::int32_t reader = previous(trail().backward, Home::input, k);
@@ -138,8 +137,7 @@ private:
     void backward(std::int32_t k) {
         const bool first = chunk().first(), last = chunk().last();
         const bool final_pass = ++trail().backwards == skeleton_.listed;
-        Instruction b = pass(InstructionKind::backward_chunk,
-                             final_pass ? chunk().stage->backward_last : chunk().stage->backward, k);
+        Instruction b = pass(InstructionKind::backward_chunk, final_pass ? Stage::backward_last : Stage::backward, k);
         if (!last) {
             lifetime(InstructionKind::alloc, Home::output_gradient, k);
             const std::int32_t reader = previous(trail().backward, Home::output_gradient, k);
@@ -185,7 +183,7 @@ private:
         if (skeleton_.tied_across_stages() && chunk().first()) tied = reduce_tied();
         std::int32_t stepped = -1;
         for (; chunk_ < static_cast<std::int32_t>(s_.chunks.size()); ++chunk_) {
-            Instruction step = pass(InstructionKind::optimizer_step, chunk().stage->optimizer, -1);
+            Instruction step = pass(InstructionKind::optimizer_step, Stage::optimizer, -1);
             if (stepped < 0) step.add_wait({last_backward_, Stream::reduce});
             if (stepped < 0 && tied >= 0) step.add_wait({tied, Stream::reduce});
             stepped = emit(step);

@@ -38,8 +38,11 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         const Program program = lower(skeleton);
         const Trace trace = simulate(program, cost);
         ASSERT_EQ(step_time(trace), estimate.step);
-        ASSERT_LE(estimator.bound(), estimate.step);
-        ASSERT_GT(estimator.bound(), Time{0});
+        PlanCosts costs(plan);
+        costs.set(plan.parallelism);
+        const Time bound = costs.bound();
+        ASSERT_LE(bound, estimate.step);
+        ASSERT_GT(bound, Time{0});
         const std::vector<StageMemory> memory = estimator.memory();
         const std::vector<WireCount> wire = estimator.wire();
         for (std::size_t s = 0; s < program.stages.size(); ++s) {
@@ -69,7 +72,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
         }
         interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
         in_part += skeleton.context.shard_groups() > 1 ? 1 : 0;
-        const double ratio = seconds(estimator.bound()) / seconds(estimate.step);
+        const double ratio = seconds(bound) / seconds(estimate.step);
         tightest = std::max(tightest, ratio);
         loosest = std::min(loosest, ratio);
     }
@@ -125,7 +128,7 @@ TEST(Ladder, HoldsForShardsOfEverySize) {
 // What a sweep asks for, with its parts shared between plans, is what a plan alone is predicted to take.
 TEST(Ladder, SharedPartsSayTheSame) {
     std::mt19937 random(3);
-    int compared = 0, in_part = 0;
+    int compared = 0, in_part = 0, others = 0;
     for (int n = 0; n < 150; ++n) {
         const Plan base = random_plan(random);
         PlanCosts costs(base);
@@ -142,8 +145,17 @@ TEST(Ladder, SharedPartsSayTheSame) {
             if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.context *= 2;
             if (change > 0 && random() % 3 == 0 && p.virtual_pipeline > 1 && p.stage_layers.empty())
                 p.virtual_pipeline = 1;
-            if (change > 0 && random() % 4 == 0 && p.stage_layers.empty() && p.first_stage_layers == 0)
-                p.data *= p.pipeline, p.pipeline = p.virtual_pipeline = 1, p.last_stage_layers = 0;
+            if (change > 0 && random() % 4 == 0 && p.stage_layers.empty() && p.first_stage_layers == 0 &&
+                p.last_stage_layers == 0)
+                p.data *= p.pipeline, p.pipeline = p.virtual_pipeline = 1;
+            // What a sweep also varies.
+            if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.tensor *= 2;
+            if (change > 0 && random() % 3 == 0) p.sequence_parallel = p.tensor > 1 && !p.sequence_parallel;
+            if (change > 0 && random() % 3 == 0)
+                p.schedule = p.schedule == Schedule::gpipe ? Schedule::one_f_one_b : Schedule::gpipe;
+            if (change > 0 && random() % 3 == 0)
+                p.context_method =
+                    p.context_method == ContextMethod::ring ? ContextMethod::all_to_all : ContextMethod::ring;
             if (!check(plan).empty()) continue;
             SCOPED_TRACE(describe(p) + " " + plan.model.name + " plan " + std::to_string(n));
             const Prediction alone = estimate(plan);
@@ -153,11 +165,17 @@ TEST(Ladder, SharedPartsSayTheSame) {
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;
+            for (const bool other :
+                 {p.tensor != base.parallelism.tensor, p.sequence_parallel != base.parallelism.sequence_parallel,
+                  p.schedule != base.parallelism.schedule,
+                  p.context > 1 && p.context_method != base.parallelism.context_method})
+                others += other ? 1 : 0;
             in_part += p.zero_shard_size > 0 && p.zero_shard_size < p.context * p.data ? 1 : 0;
         }
     }
     EXPECT_GT(compared, 500);
     EXPECT_GT(in_part, 50);
+    EXPECT_GT(others, 400);
 }
 
 // Every random plan's program is proven runnable.

@@ -54,7 +54,8 @@ std::vector<Plan> runnable_plans(int count) {
     while (static_cast<int>(out.size()) < count) {
         Plan plan = random_plan(random);
         if (plan.world() > 8 || plan.framework != "foretrain" || plan.model.hidden_size > 64 ||
-            plan.tokens_per_microbatch() * plan.microbatches() > 512 || plan.model.vocab_size > 2000)
+            plan.parallelism.micro_batch_size * plan.training.sequence_length * plan.microbatches() > 512 ||
+            plan.model.vocab_size > 2000)
             continue;
         plan.training.precision = out.size() % 2 == 0 ? DType::fp32 : DType::fp64;
         if (check_runnable(plan).empty()) out.push_back(plan);

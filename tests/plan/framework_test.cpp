@@ -43,6 +43,9 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
         EXPECT_EQ(e.text().found, "\"megatron-lm@2012\"");
         EXPECT_EQ(e.text().suggestion, "megatron-lm@2022");
     }
+    EXPECT_EQ(unknown_framework("torchtitan").suggestion, "fsdp@torchtitan");
+    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"fsdp", "deepspeed"}));
+    EXPECT_EQ(frameworks_with_zero(3, false, true), std::vector<std::string>{"fsdp"});
     EXPECT_EQ(find_framework("megatron-lm@"), nullptr);
     EXPECT_EQ(find_framework("@2021"), nullptr);
 }

@@ -103,6 +103,23 @@ TEST(Interval, WhatLeavesTheNodeIsTheNetworks) {
     EXPECT_EQ(part(step_interval(p), UncertainPart::links_between).half_width, ms(25)) << "and 25 % of no source";
 }
 
+// A profile says whether runs were seen that its spread is of.
+TEST(Interval, AnAssumedSpreadOfAProfileIsNotStated) {
+    const StageTime t{.step = ms(1000), .forward = ms(900), .overhead = ms(100), .gemm = ms(900)};
+    for (const auto& [framework, stated] :
+         {std::pair{"megatron-lm", false}, std::pair{"megatron-lm@2022", true}, std::pair{"deepspeed", false},
+          std::pair{"fsdp@composer", true}, std::pair{"fsdp@torchtitan", false},
+          std::pair{"fsdp@torchtitan-compiled", false}}) {
+        Prediction p = by_hand(t);
+        p.plan.framework = framework;
+        const StepInterval i = step_interval(p);
+        const PartInterval& software = part(i, UncertainPart::software);
+        EXPECT_EQ(software.stated, stated) << framework;
+        EXPECT_EQ(software.spread, framework_named(framework).step_spread) << framework;
+        EXPECT_EQ(software.basis, Basis::fitted) << "what the host and stalls take was fitted to runs all the same";
+    }
+}
+
 TEST(Interval, HoldsTheStepAndSumsToIt) {
     for (const char* cluster : {"dgx-a100", "dgx-h100", "mi300x-8x"})
         for (const char* framework : {"foretrain", "megatron-lm", "megatron-lm@2022"})

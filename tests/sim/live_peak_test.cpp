@@ -25,7 +25,10 @@ Plan gpt2(std::int64_t pipeline, std::int64_t tensor, std::int64_t devices = 8) 
 }
 
 PeakMoment moment(const Skeleton& skeleton, std::size_t stage) {
-    return moment_of(skeleton, stage, flight_of(skeleton.stages[stage].order, skeleton.stages[stage].chunks.size()));
+    const Flight flight = flight_of(skeleton.stages[stage].order, skeleton.stages[stage].chunks.size());
+    const std::vector<Holding> holdings = holdings_of(skeleton, stage);
+    const auto holding = [&](std::size_t c) -> const Holding& { return holdings[c]; };
+    return moment_of(skeleton, stage, holdings, live_peak(flight, holdings.size(), holding));
 }
 
 TEST(LivePeak, OfOneStageIsInTheHeadOfOneMicrobatch) {

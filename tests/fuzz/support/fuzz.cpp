@@ -8,7 +8,7 @@
 #include "plan/check.h"
 #include "plan/program/lower.h"
 #include "reports/prediction_report.h"
-#include "sim/estimate.h"
+#include "sim/plan_costs.h"
 #include "sim/predict.h"
 
 namespace foretrain::fuzz {
@@ -61,10 +61,10 @@ void predict(const Plan& plan) {
     require(!prediction_json(estimated).dump().empty() && !prediction_table(estimated).empty() &&
                 !prediction_csv_line(estimated).empty(),
             "a prediction can be told");
-    const Skeleton skeleton = make_skeleton(plan);
-    const CostModel cost(plan);
-    require(Estimator(skeleton, cost).bound() <= estimated.step, "the bound is below the estimate");
-    if (instruction_count(skeleton) > 400) return;
+    PlanCosts costs(plan);
+    costs.set(plan.parallelism);
+    require(costs.bound() <= estimated.step, "the bound is below the estimate");
+    if (instruction_count(make_skeleton(plan)) > 400) return;
     simulate(plan);  // throws where it differs from the estimate
 }
 
