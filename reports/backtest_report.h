@@ -23,7 +23,7 @@ std::string backtest_csv(const std::vector<BacktestRow>& rows);
 
 // Parts. The plan in short: "tp8 pp12 v3 dp8 z1 m2 full"; what is left out is 1, or none.
 std::string short_plan(const Plan& plan);
-// The largest parts of the slowest stage's time with their shares of it: "gemm 62 %, bubble 14 %".
+// The largest parts of the busiest stage's time with their shares of it: "gemm 62 %, bubble 14 %".
 std::string largest_parts(const Prediction& prediction, std::size_t count);
 std::string scale_name(int decade);  // "10 to 99"
 
