@@ -56,6 +56,13 @@ std::string squeezed(std::string_view word) {
 
 UserError::UserError(UserErrorText text) : std::runtime_error(render(text)), text_(std::move(text)) {}
 
+std::string shortened(std::string text, std::size_t most) {
+    if (text.size() <= most) return text;
+    std::size_t cut = most;
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+    return text.substr(0, cut) + "...";
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
     // What a word begins or is a part of was meant, however much is missing, if it is long enough to mean something.
     constexpr std::size_t shortest_part = 4;

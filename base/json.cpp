@@ -33,13 +33,6 @@ namespace {
 constexpr std::size_t largest_file = std::size_t{64} << 20;
 constexpr std::size_t deepest = 64;
 
-std::string shortened(std::string text, std::size_t most = 80) {
-    if (text.size() <= most) return text;
-    std::size_t cut = most;
-    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;  // not inside a character
-    return text.substr(0, cut) + "...";
-}
-
 // A key or text that is safe to print: escaped, valid UTF-8, short.
 std::string printable(std::string_view text) {
     const std::string quoted =
@@ -255,6 +248,36 @@ Json Json::parse(std::string_view text, std::string_view origin) {
     return Json(std::make_shared<Node>(builder.take()), std::string(origin), "");
 }
 
+std::vector<Json> Json::parse_lines_of(const std::string& path) { return parse_lines(read_whole(path), path); }
+
+namespace {
+
+// The line is in the file's name already; of its place within, the column is left to say.
+Json parse_line(std::string_view line, const std::string& origin) {
+    try {
+        return Json::parse(line, origin);
+    } catch (const UserError& e) {
+        constexpr std::string_view only = "line 1, ";
+        UserErrorText text = e.text();
+        if (text.field.starts_with(only)) text.field.erase(0, only.size());
+        throw UserError(std::move(text));
+    }
+}
+
+}  // namespace
+
+std::vector<Json> Json::parse_lines(std::string_view text, std::string_view origin) {
+    std::vector<Json> values;
+    for (std::size_t from = 0, number = 1; from < text.size(); ++number) {
+        const std::size_t end = std::min(text.find('\n', from), text.size());
+        const std::string_view line = text.substr(from, end - from);
+        if (line.find_first_not_of(" \t\r") != std::string_view::npos)
+            values.push_back(parse_line(line, fmt::format("{}:{}", origin, number)));
+        from = end + 1;
+    }
+    return values;
+}
+
 bool Json::is_null() const { return node_->at->is_null(); }
 bool Json::is_object() const { return node_->at->is_object(); }
 bool Json::is_array() const { return node_->at->is_array(); }
@@ -328,6 +351,17 @@ std::string Json::string() const {
     return node_->at->get<std::string>();
 }
 
+std::string Json::name() const {
+    constexpr std::size_t longest = 200;
+    std::string s = string();
+    const bool plain = std::none_of(s.begin(), s.end(), [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 0x20 || byte == 0x7F;
+    });
+    if (s.size() > longest || !plain) fail(found(), fmt::format("a name of at most {} letters on one line", longest));
+    return s;
+}
+
 bool Json::boolean() const {
     if (!is_boolean()) fail(found(), "true or false");
     return node_->at->get<bool>();
@@ -359,6 +393,13 @@ void Json::fail(std::string found, std::string expected, std::string suggestion)
                      .found = std::move(found),
                      .expected = std::move(expected),
                      .suggestion = std::move(suggestion)});
+}
+
+void Json::unsupported(std::string what, std::string expected) const {
+    throw Unsupported({.file = file_,
+                       .field = path_,
+                       .found = std::move(what) + ", which is not supported yet",
+                       .expected = std::move(expected)});
 }
 
 std::string Json::found() const {

@@ -37,6 +37,9 @@ public:
     static Json parse_file(const std::string& path);
     // `origin` names the text in error messages ("<inline>", "preset gpt2").
     static Json parse(std::string_view text, std::string_view origin);
+    // A value on each line that is not blank; each names its file as "runs.jsonl:12".
+    static std::vector<Json> parse_lines_of(const std::string& path);
+    static std::vector<Json> parse_lines(std::string_view text, std::string_view origin);
 
     // Reading. The type tests never throw; the accessors throw UserError on a wrong type.
     bool is_null() const;
@@ -53,6 +56,7 @@ public:
     std::int64_t integer(std::int64_t least, std::int64_t most) const;
     double number(double least, double most) const;
     std::string string() const;
+    std::string name() const;  // a string of at most 200 letters, none of which moves a terminal
     bool boolean() const;
     // One of `names`; returns its index. A misspelt name is answered with the nearest.
     std::size_t one_of(const std::vector<std::string>& names) const;
@@ -61,6 +65,7 @@ public:
     const std::string& file() const { return file_; }
     const std::string& path() const { return path_; }  // "parallelism.stage_layers[2]"
     [[noreturn]] void fail(std::string found, std::string expected, std::string suggestion = "") const;
+    [[noreturn]] void unsupported(std::string what, std::string expected) const;  // ", which is not supported yet"
     std::string found() const;  // this value as it stands in the file, shortened: for `fail`
 
     // Writing. set() replaces; push() appends; both return *this for chaining.

@@ -43,6 +43,7 @@ std::span<const Command> commands();
 
 int run_models(const Arguments& arguments, Console& console);
 int run_clusters(const Arguments& arguments, Console& console);
+int run_frameworks(const Arguments& arguments, Console& console);
 int run_estimate(const Arguments& arguments, Console& console);
 int run_simulate(const Arguments& arguments, Console& console);
 int run_plan(const Arguments& arguments, Console& console);
@@ -50,6 +51,7 @@ int run_sweep(const Arguments& arguments, Console& console);
 int run_run(const Arguments& arguments, Console& console);
 int run_validate(const Arguments& arguments, Console& console);
 int run_calibrate(const Arguments& arguments, Console& console);
+int run_backtest(const Arguments& arguments, Console& console);
 int run_print(const Arguments& arguments, Console& console);
 
 }  // namespace foretrain::cli

@@ -15,6 +15,7 @@ namespace {
 constexpr Command all_commands[] = {
     {"models", "list model presets, or show one model", run_models},
     {"clusters", "list cluster presets, or show one cluster", run_clusters},
+    {"frameworks", "list profiles of frameworks, or show one", run_frameworks},
     {"estimate", "predict one plan: time, communication, memory", run_estimate},
     {"simulate", "the same by event simulation; --trace FILE for Perfetto", run_simulate},
     {"sweep", "try every parallel plan; print the best and why the rest fell", run_sweep},
@@ -22,6 +23,7 @@ constexpr Command all_commands[] = {
     {"run", "execute a plan", run_run},
     {"validate", "execute a plan and compare it with its prediction", run_validate},
     {"calibrate", "measure this machine and write a cluster file", run_calibrate},
+    {"backtest", "predict runs that were measured; print the errors", run_backtest},
     {"print", "print a plan's program as text", run_print},
 };
 

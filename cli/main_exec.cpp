@@ -100,7 +100,7 @@ std::string summary(std::vector<Time> steps, double tokens) {
     if (steps.empty()) return "";
     std::sort(steps.begin(), steps.end());
     const double median = (seconds(steps[(steps.size() - 1) / 2]) + seconds(steps[steps.size() / 2])) / 2;
-    return fmt::format("median of {} step{}{}: {:.3f} ms, {:.0f} tokens/s\n", steps.size(),
+    return fmt::format("median of {} step{}{}, each by its slowest rank: {:.3f} ms, {:.0f} tokens/s\n", steps.size(),
                        steps.size() == 1 ? "" : "s", warm_up > 0 ? fmt::format(" after {} of warm-up", warm_up) : "",
                        1e3 * median, tokens / median);
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <sstream>
 
 namespace foretrain::cli {
 
@@ -192,6 +193,27 @@ std::optional<Options> parse(const Syntax& syntax, const Arguments& arguments, C
     return options;
 }
 
+namespace {
+
+// Words from a column on, in as many lines as they need.
+std::string filled(const std::string& help, std::size_t column) {
+    constexpr std::size_t widest = 100;
+    std::string s;
+    std::size_t at = column;
+    std::istringstream words(help);
+    for (std::string word; words >> word;) {
+        if (at > column && at + 1 + word.size() > widest) {
+            s += '\n' + std::string(column, ' ');
+            at = column;
+        }
+        s += (at > column ? " " : "") + word;
+        at += word.size() + (at > column ? 1 : 0);
+    }
+    return s + '\n';
+}
+
+}  // namespace
+
 std::string help_text(const Syntax& syntax) {
     std::string s = fmt::format("Usage: {}\n\n{}\n", syntax.usage, syntax.summary);
     if (!syntax.examples.empty()) s += "\nExamples:\n";
@@ -203,8 +225,7 @@ std::string help_text(const Syntax& syntax) {
             std::string left = fmt::format("  --{} {}", option.name, option.value);
             if (left.size() + 2 > column) left += "\n";
             s += left.back() == '\n' ? left + std::string(column, ' ') : fmt::format("{:<{}}", left, column);
-            for (const char c : option.help) s += c == '\n' ? "\n" + std::string(column, ' ') : std::string(1, c);
-            s += "\n";
+            s += filled(option.help, column);
         }
     }
     return s;
@@ -223,7 +244,31 @@ void write_file(const std::string& option, const std::string& path, const std::s
     if (!file) option_error(option, quoted(path), "a file that can be written");
 }
 
+namespace {
+
+// One result would overwrite another, or what it was made of.
+void refuse_same_file(const Options& options) {
+    const std::vector<std::string> written{"output", "save-plan", "trace"};
+    for (std::size_t n = 0; n < written.size(); ++n) {
+        if (!options.has(written[n])) continue;
+        const std::string path = options.text(written[n]);
+        std::error_code ignored;
+        if (!std::filesystem::is_regular_file(path, ignored) && std::filesystem::exists(path, ignored)) continue;
+        const auto same = [&](const std::string& other) {
+            return options.has(other) && std::filesystem::weakly_canonical(options.text(other), ignored) ==
+                                             std::filesystem::weakly_canonical(path, ignored);
+        };
+        for (std::size_t m = 0; m < n; ++m)
+            if (same(written[m])) option_error(written[n], quoted(path), "another file than that of --" + written[m]);
+        if (written[n] == "output" && same("plan"))
+            option_error(written[n], quoted(path), "another file than that of --plan, which it would overwrite");
+    }
+}
+
+}  // namespace
+
 void check_output(const Options& options) {
+    refuse_same_file(options);
     for (const char* name : {"output", "save-plan"}) {
         if (!options.has(name)) continue;
         // Appending nothing: a file that is there stays as it is until there is a result.

@@ -7,6 +7,7 @@
 #include "cli/plan_options.h"
 #include "cli/sweep_options.h"
 #include "cli/training_options.h"
+#include "reports/figures.h"
 #include "reports/recommendation_report.h"
 #include "sim/recommend.h"
 
@@ -40,18 +41,24 @@ int run_plan(const Arguments& arguments, Console& console) {
     const std::optional<Options> options = parse(plan_syntax(), arguments, console);
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json"});
+    for (const char* name : {"nodes", "gpus"})
+        if (options->has(name) && options->text(name).find_first_of(",.") != std::string::npos)
+            option_error(name, fmt::format("\"{}\"", options->text(name).substr(0, 80)),
+                         "one size; `foretrain sweep` takes several and compares them",
+                         fmt::format("foretrain sweep --{} {}", name, options->text(name).substr(0, 80)));
     SweepOptions search = sweep_options_from(*options);
     search.top = 1;
     show_progress(search, console);
     const std::optional<TrainingWish> wish = training_wish(*options);
     const Plan base = announced(sweep_base_from_options(*options), console);
+    check_tokens(*options, base);
     check_output(*options);
     const auto start = std::chrono::steady_clock::now();
     Recommendation r = recommend(base, search);
     r.sweep.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     clear_progress(console);
-    console.err << fmt::format("plan: {} plans, and those beside the best, in {:.3f} s\n", r.sweep.enumerated,
-                               r.sweep.elapsed_s);
+    console.err << fmt::format("plan: {} plans, and those beside the best, in {:.3f} s\n",
+                               grouped(static_cast<double>(r.sweep.enumerated)), r.sweep.elapsed_s);
     for (Prediction& p : r.sweep.best) set_training(p, wish);
     if (!r.sweep.best.empty())
         save_plan(*options, console, r.sweep.best.front().plan);

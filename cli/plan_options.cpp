@@ -160,15 +160,34 @@ void set_model(Json& root, const Options& options) {
         missing(root, options, "model", "model", "a preset (`foretrain models` lists them) or a file");
 }
 
+// Another cluster for a plan that has one: the plan was made for so many GPUs.
+void keep_devices(ClusterSpec& cluster, const Json& of_plan) {
+    std::int64_t devices = 0;
+    try {
+        devices = cluster_from_json(of_plan).devices();
+    } catch (const UserError&) {
+        return;  // what the option replaces need not be readable
+    }
+    try {
+        scale_to_devices(cluster, devices);
+    } catch (const UserError& e) {
+        option_error("cluster", fmt::format("{} for the {} GPUs of the plan", cluster.name, devices),
+                     e.text().expected + ", or another size given with --nodes or --gpus",
+                     e.text().suggestion.empty() ? "" : "--gpus " + e.text().suggestion);
+    }
+}
+
 void set_cluster(Json& root, const Options& options) {
     if (!options.has("cluster") && !root.has("cluster"))
         missing(root, options, "cluster", "cluster", "a preset (`foretrain clusters` lists them) or a file");
     if (options.has("nodes") && options.has("gpus")) option_error("nodes", "it beside --gpus", "one of the two");
-    if (!options.has("cluster") && !options.has("nodes") && !options.has("gpus")) return;
+    const bool sized = options.has("nodes") || options.has("gpus");
+    if (!options.has("cluster") && !sized) return;
     constexpr std::int64_t most = std::int64_t{1} << 24;
     ClusterSpec cluster = options.has("cluster")
                               ? for_option("cluster", [&] { return read_cluster(options.text("cluster")); })
                               : cluster_from_json(root.at("cluster"));
+    if (options.has("cluster") && root.has("cluster") && !sized) keep_devices(cluster, root.at("cluster"));
     if (options.has("nodes")) for_option("nodes", [&] { scale_to_nodes(cluster, options.integer("nodes", 1, most)); });
     if (options.has("gpus")) for_option("gpus", [&] { scale_to_devices(cluster, options.integer("gpus", 1, most)); });
     root.set("cluster", cluster_to_json(cluster));
@@ -207,6 +226,11 @@ Plan plan_without(const Options& options, const std::set<std::string>& dropped, 
     drop(root, dropped);
     set_model(root, options);
     set_cluster(root, options);
+    if (options.has("framework"))
+        if (const std::string several = options.text("framework"); several.find(',') != std::string::npos)
+            option_error("framework", fmt::format("\"{}\"", several.substr(0, 80)),
+                         "one framework at a time, each predicted or swept by a call of its own",
+                         "--framework " + several.substr(0, several.find(',')));
     for (const Field& field : fields)
         if (options.has(field.option) && !(swept && field.swept)) set_field(root, field, value_of(field, options));
     require_training(root, options);
@@ -216,8 +240,8 @@ Plan plan_without(const Options& options, const std::set<std::string>& dropped, 
 std::vector<OptionGroup> groups(bool swept) {
     OptionGroup inputs{"Model and cluster",
                        {{"plan", "FILE", "plan file; the options below override it"},
-                        {"model", "NAME|FILE", "preset, or a file such as Hugging Face's config.json"},
-                        {"cluster", "NAME|FILE", "preset or file"},
+                        {"model", "NAME|FILE|DIR", "preset, a file such as Hugging Face's config.json, or its folder"},
+                        {"cluster", "NAME|FILE", "preset or file; a plan file keeps its number of GPUs on it"},
                         {"nodes", "N", "nodes of the cluster"},
                         {"gpus", "N", "GPUs of the cluster"}}};
     OptionGroup training{"Training", {}};
@@ -249,6 +273,14 @@ Plan sweep_base_from_options(const Options& options) {
     for (const Field& field : fields)
         if (field.swept) axes.insert(field.key);
     for (const char* kept : {"schedule", "context_method"}) axes.erase(kept);  // the base's unless others are given
+    if (options.has("plan")) {
+        const Json root = Json::parse_file(options.text("plan"));
+        if (root.has("parallelism") && root.at("parallelism").has("stage_layers"))
+            root.at("parallelism")
+                .at("stage_layers")
+                .fail("layers of each stage", "none: stages that are swept share their layers evenly",
+                      "leave it out, or give first_stage_layers and last_stage_layers");
+    }
     return plan_without(options, axes, true);
 }
 

@@ -5,7 +5,8 @@
 //   Plan plan = plan_from_options(*options);
 //
 // `data` follows from the number of GPUs unless it is given: a file's own value is dropped where an
-// option changes the GPUs, the tensor or the pipeline ranks, because it belonged to the old ones.
+// option changes the GPUs, the tensor or the pipeline ranks, because it belonged to the old ones. Another cluster for
+// a plan file that has one takes as many GPUs, unless --nodes or --gpus says otherwise.
 #pragma once
 
 #include <vector>

@@ -56,7 +56,9 @@ int run_estimate(const Arguments& arguments, Console& console) {
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
     training_wish(*options);  // refused before long work
-    return finish(*options, console, estimate(announced(plan_from_options(*options), console)), format);
+    const Plan plan = announced(plan_from_options(*options), console);
+    check_tokens(*options, plan);
+    return finish(*options, console, estimate(plan), format);
 }
 
 int run_simulate(const Arguments& arguments, Console& console) {
@@ -70,6 +72,7 @@ int run_simulate(const Arguments& arguments, Console& console) {
     const std::string format = options->choice("format", {"table", "json", "csv"});
     training_wish(*options);  // refused before long work
     const Plan plan = announced(plan_from_options(*options), console);
+    check_tokens(*options, plan);
     Trace trace;
     const Prediction prediction = simulate(plan, &trace);
     if (options->has("trace")) {

@@ -6,9 +6,11 @@
 #include <ostream>
 
 #include "cli/options.h"
+#include "cli/preset_show.h"
 #include "hardware/cluster_file.h"
 #include "hardware/device_file.h"
 #include "hardware/links.h"
+#include "models/hugging_face.h"
 #include "models/model_file.h"
 #include "models/parameters.h"
 #include "reports/figures.h"
@@ -18,14 +20,12 @@ namespace foretrain::cli {
 
 namespace {
 
+constexpr std::size_t columns = 100;
+
 std::string number(std::int64_t n) { return fmt::format("{}", n); }
 
-// Presets come in the order of their files, where "gpt2-xl.json" is before "gpt2.json".
-template <class Names>
-std::vector<std::string> sorted(Names names) {
-    std::vector<std::string> list = names();
-    std::sort(list.begin(), list.end());
-    return list;
+std::string list_of(const char* what, const std::vector<std::string>& names) {
+    return wrapped(fmt::format("{}: {}", what, fmt::join(names, ", ")), 0, columns);
 }
 
 std::string_view name_of(Positions p) {
@@ -78,15 +78,9 @@ void add_rare_rows(const ModelSpec& m, TextTable& t) {
     if (m.rotary_dim > 0) t.row({"rope", fmt::format("turns {} elements of {}", m.rotary_dim, m.head_dim)});
     if (m.sliding_window.size > 0) t.row({"sliding window", window_of(m)});
     if (m.elementwise_scaling) t.row({"scaling", "some tensors are scaled or capped; not executed"});
-    if (!m.note.empty()) t.row({"note", m.note});
 }
 
 std::string parameters_of(const ModelSpec& m) { return short_count(static_cast<double>(parameter_count(m))); }
-
-std::string dense_peak(const DeviceSpec& device, DType type) {
-    const auto peak = device.peak.find(type);
-    return peak == device.peak.end() ? "-" : fmt::format("{:.4g}", peak->second.tera());
-}
 
 std::string models_table() {
     TextTable t({"model", "parameters", "layers", "hidden", "heads", "kv", "ffn", "vocab", "positions", "norm"});
@@ -96,7 +90,8 @@ std::string models_table() {
                number(m.kv_heads), number(m.ffn_hidden_size), number(m.vocab_size), std::string(name_of(m.positions)),
                std::string(name_of(m.norm))});
     }
-    return t.text();
+    return t.text() + "\n" +
+           list_of("model_types of a Hugging Face config.json that are read", supported_model_types());
 }
 
 std::string model_text(const ModelSpec& m) {
@@ -113,7 +108,8 @@ std::string model_text(const ModelSpec& m) {
     t.row({"biases", biases_of(m)});
     add_rare_rows(m, t);
     return fmt::format("{}: {} parameters ({})\n{}", m.name, parameters_of(m),
-                       grouped(static_cast<double>(parameter_count(m))), t.text(2));
+                       grouped(static_cast<double>(parameter_count(m))), t.text(2)) +
+           (m.note.empty() ? "" : wrapped("note: " + m.note, 2, columns));
 }
 
 Json model_json(const ModelSpec& m) { return model_to_json(m).set("parameters", parameter_count(m)); }
@@ -125,37 +121,46 @@ std::string price_of(const PriceRange& p) {
 
 PriceRange price(const ClusterSpec& c) { return c.price.most > 0 ? c.price : c.device.price; }
 
-// How far the GEMM constants of 16-bit training can be trusted.
-double gemm_spread(const DeviceSpec& d) {
-    for (const DType type : {DType::bf16, DType::fp16})
-        if (const GemmConstants* g = d.calibration.gemm_for(type)) return g->spread;
-    return 0;
-}
-
 std::string network_of(const NetworkSpec& n) {
     if (n.nics_per_node == 0) return "-";
     return fmt::format("{} x {:.0f} Gb/s {}", n.nics_per_node, n.nic.gigabytes() * 8, n.fabric);
 }
 
+// Of 16-bit training: bf16 where the device has it.
+std::string dense_peak(const DeviceSpec& device) {
+    for (const DType type : {DType::bf16, DType::fp16})
+        if (const auto peak = device.peak.find(type); peak != device.peak.end())
+            return fmt::format("{:.4g}{}", peak->second.tera(), type == DType::bf16 ? " " : "*");
+    return "- ";
+}
+
+// What fits a line; `show` has the rest.
 std::string clusters_table() {
-    TextTable t({"cluster", "device", "GPUs/node", "GiB", "fp16 TFLOP/s", "GEMM +-%", "memory GB/s", "node GB/s",
-                 "link", "network", "USD/hour"},
-                2);
+    TextTable t({"cluster", "device", "GPUs", "GiB", "TFLOP/s ", "GB/s", "link", "network", "USD/h"}, 2);
     for (const std::string& name : sorted(cluster_preset_names)) {
         const ClusterSpec c = read_cluster(name);
-        t.row({name, c.device.name, number(c.devices_per_node), fmt::format("{:.1f}", gibibytes(c.device.memory)),
-               dense_peak(c.device, DType::fp16), fmt::format("{:.0f}", 100 * gemm_spread(c.device)),
-               fmt::format("{:.0f}", c.device.memory_bandwidth.gigabytes()), fmt::format("{:.0f}", c.domain.ring_gbps),
-               c.domain.link, network_of(c.network), price_of(price(c))});
+        const NetworkSpec& n = c.network;
+        t.row({name, c.device.name, number(c.devices_per_node), fmt::format("{:.0f}", gibibytes(c.device.memory)),
+               dense_peak(c.device), fmt::format("{:.0f}", c.device.memory_bandwidth.gigabytes()),
+               fmt::format("{:.0f}", c.domain.ring_gbps),
+               n.nics_per_node == 0 ? "-"
+                                    : fmt::format("{}x{:.0f} {}", n.nics_per_node, n.nic.gigabytes() * 8,
+                                                  n.fabric == "infiniband" ? "IB" : n.fabric),
+               price_of(price(c))});
     }
-    return fmt::format("{}\ndevices: {}\nlinks: {}\nfabrics: {}\n", t.text(),
-                       fmt::join(sorted(device_preset_names), ", "), fmt::join(domain_links(), ", "),
-                       fmt::join(fabrics(), ", "));
+    return t.text() +
+           wrapped(
+               "GPUs of a node; TFLOP/s dense in bf16 (* fp16); GB/s of a GPU's memory; link: GB/s in a ring "
+               "inside a node; network adapters of a node, each in Gb/s, IB for infiniband; USD an hour and "
+               "GPU. `foretrain clusters show NAME` has sources, half-widths and the rest.",
+               0, columns) +
+           "\n" + list_of("devices", sorted(device_preset_names)) + list_of("links", domain_links()) +
+           list_of("fabrics", fabrics());
 }
 
 std::string sources_text(const std::map<std::string, std::string>& sources) {
     std::string s;
-    for (const auto& [figure_name, source] : sources) s += fmt::format("    {}: {}\n", figure_name, source);
+    for (const auto& [figure_name, source] : sources) s += wrapped(figure_name + ": " + source, 4, columns);
     return s;
 }
 
@@ -170,8 +175,9 @@ std::string constants_text(const ClusterSpec& c) {
     std::string s;
     const auto line = [&](std::string_view part, double spread, const BirthCertificate& born) {
         if (born.source.empty()) return;
-        s += fmt::format("    {}: {}{}\n", part, spread > 0 ? fmt::format("+-{:.0f} %; ", 100 * spread) : "",
-                         born.source);
+        s += wrapped(
+            fmt::format("{}: {}{}", part, spread > 0 ? fmt::format("+-{:.0f} %; ", 100 * spread) : "", born.source), 4,
+            columns);
     };
     const Calibration& k = c.device.calibration;
     for (const GemmConstants& g : k.gemm) line(fmt::format("{} GEMM", foretrain::name_of(g.dtype)), g.spread, g.born);
@@ -180,6 +186,12 @@ std::string constants_text(const ClusterSpec& c) {
     line("links in a node", c.domain.spread, c.domain.born);
     line("network", c.network.constants.spread, c.network.constants.born);
     return s;
+}
+
+std::string oversubscription_of(const NetworkSpec& n) {
+    if (n.oversubscription == 1) return "not oversubscribed";
+    return fmt::format("{}oversubscribed {:.3g} times",
+                       n.leaf_nodes > 0 ? fmt::format("beyond {} nodes ", n.leaf_nodes) : "", n.oversubscription);
 }
 
 std::string cluster_text(const ClusterSpec& c) {
@@ -195,11 +207,7 @@ std::string cluster_text(const ClusterSpec& c) {
     t.row({"in a node", fmt::format("{}{:.0f} GB/s in a ring", c.domain.link.empty() ? "" : c.domain.link + ", ",
                                     c.domain.ring_gbps)});
     if (c.network.nics_per_node > 0)
-        t.row({"network", fmt::format("{} a node, {} {:.3g} times", network_of(c.network),
-                                      c.network.leaf_nodes > 0
-                                          ? fmt::format("beyond {} nodes oversubscribed", c.network.leaf_nodes)
-                                          : "oversubscribed",
-                                      c.network.oversubscription)});
+        t.row({"network", fmt::format("{} a node, {}", network_of(c.network), oversubscription_of(c.network))});
     if (c.device.power_watts > 0) t.row({"power", power_of(c)});
     if (price(c).most > 0) t.row({"price", fmt::format("{} USD an hour and device", price_of(price(c)))});
     t.row({"framework", c.default_framework});
@@ -210,79 +218,17 @@ std::string cluster_text(const ClusterSpec& c) {
     return constants.empty() ? s : s + "  constants (+-: four times of five)\n" + constants;
 }
 
-// How one room's presets are listed and shown.
-template <class Spec>
-struct Presets {
-    const char* command;
-    const char* noun;
-    std::vector<std::string> (*names)();
-    Spec (*read)(const std::string&);
-    std::string (*table)();
-    std::string (*text)(const Spec&);
-    Json (*json)(const Spec&);
-};
-
-// The name stands alone on the command line: errors call it by its noun.
-template <class Spec>
-Spec read_named(const Presets<Spec>& presets, const std::string& name) {
-    try {
-        return presets.read(name);
-    } catch (const UserError& e) {
-        if (!e.text().file.empty()) throw;
-        UserErrorText text = e.text();
-        text.file = "command line";
-        text.field = presets.noun;
-        throw UserError(std::move(text));
-    }
-}
-
-template <class Spec>
-int show(const Presets<Spec>& presets, const Arguments& arguments, Console& console) {
-    const std::string command = presets.command;
-    const std::vector<std::string> names = sorted(presets.names);
-    const std::string example = names.empty() ? "NAME" : names.front();
-    const Syntax syntax{
-        .usage = fmt::format("foretrain {} [show NAME|FILE] [options]", command),
-        .summary =
-            fmt::format("Lists the {} presets, or shows one {} with all its figures.", presets.noun, presets.noun),
-        .examples = {"foretrain " + command, fmt::format("foretrain {} show {} --format json", command, example)},
-        .groups = {output_options("table|json")},
-        .positional = 2};
-    const std::optional<Options> options = parse(syntax, arguments, console);
-    if (!options) return done;
-    const bool json = options->choice("format", {"table", "json"}) == "json";
-    const std::vector<std::string>& words = options->positional();
-    if (words.empty()) {
-        Json all = Json::array();
-        if (json)
-            for (const std::string& name : names) all.push(presets.json(presets.read(name)));
-        write_result(*options, console, json ? all.dump() + "\n" : presets.table());
-        return done;
-    }
-    if (words.front() != "show" || words.size() != 2) {
-        const bool is_preset = std::find(names.begin(), names.end(), words.front()) != names.end();
-        throw UserError(
-            {.file = "command line",
-             .found = fmt::format("\"{}\"", fmt::join(words, " ")),
-             .expected = fmt::format("nothing, or `show NAME` with one of {}", fmt::join(names, ", ")),
-             .suggestion = fmt::format("foretrain {} show {}", command, is_preset ? words.front() : example)});
-    }
-    const Spec spec = read_named(presets, words[1]);
-    write_result(*options, console, json ? presets.json(spec).dump() + "\n" : presets.text(spec));
-    return done;
-}
-
 }  // namespace
 
 int run_models(const Arguments& arguments, Console& console) {
-    return show(
-        Presets<ModelSpec>{"models", "model", model_preset_names, read_model, models_table, model_text, model_json},
-        arguments, console);
+    return show(Presets<ModelSpec>{"models", "model", "NAME|FILE|DIR", model_preset_names, read_model, models_table,
+                                   model_text, model_json},
+                arguments, console);
 }
 
 int run_clusters(const Arguments& arguments, Console& console) {
-    return show(Presets<ClusterSpec>{"clusters", "cluster", cluster_preset_names, read_cluster, clusters_table,
-                                     cluster_text, cluster_to_json},
+    return show(Presets<ClusterSpec>{"clusters", "cluster", "NAME|FILE", cluster_preset_names, read_cluster,
+                                     clusters_table, cluster_text, cluster_to_json},
                 arguments, console);
 }
 

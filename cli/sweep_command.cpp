@@ -9,6 +9,7 @@
 #include "cli/plan_options.h"
 #include "cli/sweep_options.h"
 #include "cli/training_options.h"
+#include "reports/figures.h"
 #include "reports/sizes_report.h"
 #include "reports/sweep_report.h"
 #include "sim/explain.h"
@@ -36,7 +37,8 @@ Syntax sweep_syntax() {
     for (OptionGroup& group : syntax.groups)
         for (Option& option : group.options)
             if (option.name == "nodes" || option.name == "gpus")
-                option = {option.name, "N,...|A..B", option.help + "; of several, each is swept"};
+                option = {option.name, "N,...|A..B",
+                          option.help + "; of several, each is swept; A..B doubles from A to B"};
     OptionGroup output = output_options();
     output.options.push_back({"explain", "",
                               "what would move the best plan most (links, latency, memory, micro-\n"
@@ -60,7 +62,8 @@ SweepResult swept(const Options& options, const Plan& base, const SweepOptions& 
     SweepResult result = sweep(base, search);
     result.elapsed_s = seconds_since(start);
     clear_progress(console);
-    console.err << fmt::format("sweep: {} plans in {:.3f} s\n", result.enumerated, result.elapsed_s);
+    console.err << fmt::format("sweep: {} plans in {:.3f} s\n", grouped(static_cast<double>(result.enumerated)),
+                               result.elapsed_s);
     const std::optional<TrainingWish> wish = training_wish(options);
     for (std::vector<Prediction>* plans : {&result.best, &result.pareto})
         for (Prediction& p : *plans) set_training(p, wish);
@@ -75,6 +78,7 @@ int sweep_one(const Options& options, Console& console, const std::string& forma
     SweepOptions search = sweep_options_from(options);
     show_progress(search, console);
     const Plan base = announced(sweep_base_from_options(options), console);
+    check_tokens(options, base);
     check_output(options);
     const SweepResult result = swept(options, base, search, console);
     if (!result.best.empty())
@@ -93,7 +97,7 @@ int sweep_one(const Options& options, Console& console, const std::string& forma
 // The option that names several sizes, if one does.
 std::string range_option(const Options& options) {
     for (const char* name : {"nodes", "gpus"})
-        if (options.has(name) && options.text(name).find_first_of(",.") != std::string::npos) return name;
+        if (options.has(name) && options.text(name).find_first_not_of("0123456789") != std::string::npos) return name;
     return "";
 }
 
@@ -108,6 +112,7 @@ int sweep_range(const Options& options, Console& console, const std::string& for
     for (const std::int64_t size : sizes_in(range, options.text(range)))
         bases.push_back(sweep_base_from_options(options.with(range, std::to_string(size))));
     announced(bases.front(), console);
+    check_tokens(options, bases.front());
     check_output(options);
     const auto start = std::chrono::steady_clock::now();
     RangeResult result{.base = bases.front()};
@@ -120,7 +125,8 @@ int sweep_range(const Options& options, Console& console, const std::string& for
     mark_fronts(result.sizes);
     result.elapsed_s = seconds_since(start);
     clear_progress(console);
-    console.err << fmt::format("sweep: {} sizes, {} plans in {:.3f} s\n", bases.size(), enumerated, result.elapsed_s);
+    console.err << fmt::format("sweep: {} sizes, {} plans in {:.3f} s\n", bases.size(),
+                               grouped(static_cast<double>(enumerated)), result.elapsed_s);
     write_result(options, console,
                  format == "json"  ? sizes_json(result).dump() + "\n"
                  : format == "csv" ? sizes_csv(result)

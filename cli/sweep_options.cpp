@@ -89,12 +89,21 @@ SweepOptions sweep_options_from(const Options& options) {
 
 namespace {
 
+// "64..512" for "64-512" and "64:512".
+std::string dotted(const std::string& text) {
+    const std::size_t mark = text.find_first_not_of("0123456789");
+    if (mark == 0 || mark == std::string::npos) return "";
+    const std::size_t next = text.find_first_of("0123456789", mark);
+    if (next == std::string::npos || text.find_first_not_of("0123456789", next) != std::string::npos) return "";
+    return text.substr(0, mark) + ".." + text.substr(next);
+}
+
 std::int64_t size_of_cluster(const std::string& option, const std::string& text) {
     std::int64_t n = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > most_devices)
         option_error(option, fmt::format("\"{}\"", text.substr(0, 80)),
-                     "whole numbers with commas between them, as in 8,16,32, or a range of doublings, as in 64..512");
+                     "N, several as N,N,... (8,16,32), or A..B, which doubles from A to B (64..512)", dotted(text));
     return n;
 }
 

@@ -56,6 +56,17 @@ std::optional<TrainingWish> training_wish(const Options& options) {
     return wish;
 }
 
+void check_tokens(const Options& options, const Plan& plan) {
+    if (!options.has("tokens")) return;
+    const std::string text = options.text("tokens");
+    const double step =
+        static_cast<double>(plan.training.global_batch_size) * static_cast<double>(plan.training.sequence_length);
+    if (count_from_text("tokens", text) >= step) return;
+    const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;  // its unit was forgotten
+    option_error("tokens", text, fmt::format("at least the {:.0f} of one step, as in 15T or 300B", step),
+                 bare ? text + "T" : "");
+}
+
 void set_training(Prediction& prediction, const std::optional<TrainingWish>& wish) {
     if (wish && prediction.step.value > 0) prediction.training = training_cost(prediction, *wish);
 }

@@ -14,6 +14,9 @@ namespace foretrain::cli {
 OptionGroup training_option_group();
 std::optional<TrainingWish> training_wish(const Options& options);
 
+// That the training is at least one step of the plan: "--tokens 15" was meant to be 15T.
+void check_tokens(const Options& options, const Plan& plan);
+
 // Sets what the training takes at the predicted step, if there is one and it was asked for.
 void set_training(Prediction& prediction, const std::optional<TrainingWish>& wish);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file_name.h"
@@ -90,9 +91,15 @@ ClusterSpec cluster_from_object(const Json& value) {
     if (!network.is_null()) read_network(network, c);
     if (!like.is_null() && !network.is_null() && !value.get("sources").has("network"))
         c.sources["network"] = fmt::format("stated in {}; all else: {}", value.file(), c.sources["network"]);
-    if (c.name.empty()) c.name = c.device.name;
+    if (c.name.empty()) {  // a file of its own is called by its name, an object in a plan by its devices
+        const bool own_file = value.path().empty() && names_a_file(value.file());
+        c.name = own_file ? std::filesystem::path(value.file()).stem().string() : c.device.name;
+    }
     if (c.devices_per_tray > 0 && c.devices_per_node % c.devices_per_tray != 0)
         value.at("devices_per_tray").fail(std::to_string(c.devices_per_tray), "a divisor of devices_per_node");
+    if (c.devices_per_whole_node > 0 && c.devices_per_whole_node < c.devices_per_node)
+        value.at("devices_per_whole_node")
+            .fail(std::to_string(c.devices_per_whole_node), fmt::format("at least the {} in use", c.devices_per_node));
     require_links(c, value);
     return c;
 }
@@ -158,16 +165,20 @@ std::int64_t devices_of_a_rack(std::int64_t devices, std::int64_t rack, std::int
     return 0;
 }
 
-void use_part_of_a_node(ClusterSpec& cluster, std::int64_t devices) {
-    const std::int64_t nics = cluster.network.nics_per_node, all = cluster.devices_per_node;
-    if (cluster.devices_per_tray > 0 && nics > 0)  // a tray has its own NICs
-        cluster.network.nics_per_node = static_cast<int>(std::max<std::int64_t>(1, nics * devices / all));
+// What is used of each node, `devices` of all that it has. A tray has its own NICs.
+void use_of_a_node(ClusterSpec& cluster, std::int64_t devices) {
+    const std::int64_t nics = cluster.network.nics_per_node, before = cluster.devices_per_node;
+    const int whole = cluster.devices_of_node();
+    if (cluster.devices_per_tray > 0 && nics > 0)
+        cluster.network.nics_per_node = static_cast<int>(std::max<std::int64_t>(1, nics * devices / before));
     cluster.devices_per_node = static_cast<int>(devices);
+    cluster.devices_per_whole_node = devices == whole ? 0 : whole;
 }
 
 }  // namespace
 
 void scale_to_devices(ClusterSpec& cluster, std::int64_t devices) {
+    if (cluster.devices_per_whole_node > 0) use_of_a_node(cluster, cluster.devices_per_whole_node);
     if (devices > cluster.devices_per_node && !has_network(cluster))
         throw UserError({.field = "gpus",
                          .found = std::to_string(devices),
@@ -175,13 +186,13 @@ void scale_to_devices(ClusterSpec& cluster, std::int64_t devices) {
                                                  cluster.devices_per_node, cluster.name)});
     if (devices < 1) throw UserError({.field = "gpus", .found = std::to_string(devices), .expected = "at least 1"});
     if (devices < cluster.devices_per_node) {
-        use_part_of_a_node(cluster, devices);
+        use_of_a_node(cluster, devices);
         cluster.nodes = 1;
         return;
     }
     if (cluster.devices_per_tray > 0)
         if (const auto n = devices_of_a_rack(devices, cluster.devices_per_node, cluster.devices_per_tray); n > 0)
-            use_part_of_a_node(cluster, n);
+            use_of_a_node(cluster, n);
     const std::int64_t per_node = cluster.devices_per_node;
     if (devices % per_node != 0)
         throw UserError({.field = "gpus",

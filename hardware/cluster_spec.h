@@ -37,6 +37,12 @@ struct DeviceSpec {
     PriceRange price;
     std::string system;  // the cluster preset that it stands in where nothing else is said; may be empty
     std::map<std::string, std::string> sources;  // figure -> where it comes from
+
+    // By which software's figures tell generations apart; at least 1.
+    double dense_bf16_tera() const {
+        const auto found = peak.find(DType::bf16);
+        return found == peak.end() || found->second.tera() < 1 ? 1 : found->second.tera();
+    }
     bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -60,7 +66,8 @@ struct ClusterSpec {
     std::string name;
     DeviceSpec device;
     int devices_per_node = 1;
-    int devices_per_tray = 0;  // a rack whose domain may be used in trays of so many; 0: none
+    int devices_per_whole_node = 0;  // where a job uses but a part of each node; 0: it uses all
+    int devices_per_tray = 0;        // a rack whose domain may be used in trays of so many; 0: none
     std::int64_t nodes = 1;
     DomainConstants domain;  // inside a node
     NetworkSpec network;
@@ -74,6 +81,8 @@ struct ClusterSpec {
 
     std::int64_t devices() const { return nodes * devices_per_node; }
     bool holds_inside(std::int64_t span) const { return nodes == 1 || stand_inside(span, devices_per_node); }
+    // Installed, in use or not.
+    int devices_of_node() const { return devices_per_whole_node > 0 ? devices_per_whole_node : devices_per_node; }
 };
 
 }  // namespace foretrain

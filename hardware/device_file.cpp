@@ -98,7 +98,7 @@ Json hardware_preset(const std::string& name, const std::string& format, const J
     }
     const std::vector<std::string> names = hardware_preset_names(format);
     where.fail(where.found(),
-               fmt::format("a preset ({}){} or a file name", fmt::join(names, ", "),
+               fmt::format("one of {} presets (`foretrain clusters` lists them){} or a file name", names.size(),
                            where.path().empty() ? "" : ", an object"),
                nearest(wanted, names));
 }

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,9 @@ public:
         (*this)(name, x.bytes_per_second, least, most);
     }
     void operator()(const char* name, std::string& x) {
-        if (const Json v = take(name); !v.is_null()) x = v.string();
+        const Json v = take(name);
+        if (v.is_null()) return;
+        x = std::string_view(name) == "name" ? v.name() : v.string();
     }
     void operator()(const char* name, std::map<std::string, std::string>& x) {
         const Json v = take(name);
@@ -263,6 +266,7 @@ template <class Visitor>
 void visit(Visitor& v, ClusterSpec& c) {
     v("name", c.name);
     v("devices_per_node", c.devices_per_node, 1, 1 << 20);
+    v.unless_zero("devices_per_whole_node", c.devices_per_whole_node, 0, 1 << 20);
     v.unless_zero("devices_per_tray", c.devices_per_tray, 0, 1 << 20);
     v("nodes", c.nodes, std::int64_t{1}, most_nodes);
     v("host_memory_bytes", c.host_memory, std::int64_t{0}, largest_memory);

@@ -1,10 +1,11 @@
 #include "models/hugging_face.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
+#include <string_view>
 
 #include "base/error.h"
 #include "models/model_types.h"
@@ -23,24 +24,39 @@ std::string name_from(const Json& config) {
     const std::filesystem::path file(config.file());
     if (file.stem() != "config") return file.stem().string();
     const std::string folder = file.parent_path().filename().string();
-    return folder.empty() ? config.at("model_type").string() : folder;
+    return folder.empty() || folder == "." || folder == ".." ? config.at("model_type").string() : folder;
 }
 
-// What kind of model this is, as far as its keys tell, where it is none that foretrain plans.
+// What kind of model this is, as far as its keys and its name tell, where it is none that foretrain plans; "" of
+// a type that may be a slip of the pen.
 std::string kind_of(const Json& config) {
     for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"})
         if (config.has(experts)) return ", a mixture of experts, which is not supported yet";
     if (config.get("ffn_config").has("moe_num_experts")) return ", a mixture of experts, which is not supported yet";
     if (config.has("kv_lora_rank")) return ", with latent attention, which is not supported yet";
-    return ", which is not supported";
+    const std::string type = config.at("model_type").string();
+    const auto called = [&](std::initializer_list<std::string_view> parts) {
+        return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return type.find(p) != type.npos; });
+    };
+    if (called({"moe", "mixtral", "deepseek", "dbrx", "jetmoe", "arctic"}))
+        return ", a mixture of experts, which is not supported yet";
+    if (called({"mamba", "rwkv", "jamba", "recurrent", "zamba"})) return ", a recurrent model, which is not supported";
+    if (config.has("vision_config") || called({"vit", "clip", "_vl", "llava", "vision", "whisper", "wav2vec"}))
+        return ", a model of images or sound, which is not supported";
+    if (config.get("is_encoder_decoder").is_boolean() || type == "t5" || called({"bert", "mt5", "bart", "electra"}))
+        return ", a model with an encoder, which is not supported";
+    return "";
 }
 
 [[noreturn]] void refuse_type(const Json& config, const std::string& around) {
     const std::string type = config.at("model_type").string();
     const std::vector<std::string> types = supported_model_types();
-    const std::string expected = fmt::format("a dense language model: {}", fmt::join(types, ", "));
+    const std::string kind = kind_of(config);
+    // Another class's nearest name is no way out of this one.
     config.at("model_type")
-        .fail(fmt::format("\"{}\"{}{}", type, around, kind_of(config)), expected, nearest(type.substr(0, 100), types));
+        .fail(fmt::format("\"{}\"{}{}", type, around, kind.empty() ? ", which is not supported" : kind),
+              fmt::format("one of the {} types of dense language models that `foretrain models` lists", types.size()),
+              kind.empty() ? nearest(type.substr(0, 100), types) : "");
 }
 
 bool ends_in_head(const std::string& architecture, bool sees) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -57,8 +58,7 @@ const std::vector<std::string> inline_keys{"format",
 // Fields of the form that are not supported yet: null is neutral, anything else would be planned wrongly.
 void refuse_unsupported(const Json& value) {
     for (const char* key : {"moe", "mla"})
-        if (value.has(key))
-            value.at(key).fail(fmt::format("\"{}\", which is not supported yet", key), "null, or the key left out");
+        if (value.has(key)) value.at(key).unsupported(fmt::format("\"{}\"", key), "null, or the key left out");
 }
 
 std::int64_t size_or(const Json& value, const char* key, std::int64_t most, std::int64_t otherwise) {
@@ -137,7 +137,7 @@ ModelSpec model_from_inline(const Json& value) {
     refuse_unsupported(value);
     if (const Json format = value.get("format"); !format.is_null()) format.one_of({model_format});
     ModelSpec m;
-    if (value.has("name")) m.name = value.at("name").string();
+    if (value.has("name")) m.name = value.at("name").name();
     m.layers = value.at("layers").integer(1, largest_layers);
     m.hidden_size = value.at("hidden_size").integer(1, largest_size);
     m.attention_heads = value.at("attention_heads").integer(1, largest_heads);
@@ -212,6 +212,26 @@ ModelSpec preset_named(const std::string& name, const Json& where) {
                nearest(name.substr(0, 100), names));
 }
 
+// A folder as Hugging Face's tools download it. A preset's name stays the preset's, whatever folders there are.
+bool is_download(const std::string& name) {
+    std::error_code none;
+    const auto presets = model_preset_names();
+    return std::find(presets.begin(), presets.end(), name) == presets.end() &&
+           std::filesystem::is_regular_file(std::filesystem::path(name) / "config.json", none);
+}
+
+ModelSpec model_at(const std::string& name, std::string path, const Json& where) {
+    std::error_code none;
+    if (std::filesystem::is_directory(path, none)) path = (std::filesystem::path(path) / "config.json").string();
+    // "meta-llama/Llama-3.1-70B" is a name at Hugging Face, from which nothing is fetched.
+    if (!std::filesystem::exists(path, none) && !name.ends_with(".json")) {
+        const std::string last = std::filesystem::path(name).filename().string();
+        const std::string preset = nearest(last.substr(0, 100), model_preset_names());
+        if (!preset.empty()) where.fail(where.found(), "a preset, a file, or a folder with a config.json", preset);
+    }
+    return model_from_object(Json::parse_file(path));
+}
+
 // Bounds the parameters in floating point first: the exact count of a slip would not fit in 64 bits.
 double rough_count(const ModelSpec& m) {
     const double h = static_cast<double>(m.hidden_size);
@@ -253,7 +273,8 @@ void require_sound(const ModelSpec& m, const Json& where) {
 }
 
 ModelSpec read_model(const std::string& name_or_file) {
-    if (names_a_file(name_or_file)) return model_from_object(Json::parse_file(name_or_file));
+    if (names_a_file(name_or_file) || is_download(name_or_file))
+        return model_at(name_or_file, name_or_file, Json(name_or_file));
     return preset_named(name_or_file, Json(name_or_file));
 }
 
@@ -261,7 +282,7 @@ ModelSpec model_from_json(const Json& value) {
     if (!value.is_string()) return model_from_object(value);
     const std::string name = value.string();
     if (!names_a_file(name)) return preset_named(name, value);
-    return model_from_object(Json::parse_file(beside(value.file(), name)));
+    return model_at(name, beside(value.file(), name), value);
 }
 
 Json model_to_json(const ModelSpec& m) {

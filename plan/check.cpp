@@ -363,6 +363,13 @@ std::vector<Rejection> check(const Plan& plan) {
         check_added_magnitude(plan, *f, out);
     }
     check_calibration(plan, out);
+    // What to do about the ranks obeys the layers too; the layers alone know nothing of the tensor ranks.
+    const auto ranks = std::find_if(out.begin(), out.end(), [](const Rejection& r) {
+        return r.reason == "devices_divisible" && !r.suggestion.empty();
+    });
+    if (ranks != out.end())
+        for (Rejection& r : out)
+            if (r.reason == "pipeline_divides_layers") r.suggestion.clear();
     return out;
 }
 

@@ -1,5 +1,6 @@
 // Whether the framework does what the plan asks of it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -21,18 +22,6 @@ std::string names_of(const std::vector<T>& values, Name name) {
     return s;
 }
 
-std::string_view kind_name(Recompute::Kind kind) {
-    switch (kind) {
-        case Recompute::Kind::none: return "none";
-        case Recompute::Kind::selective: return "selective";
-        case Recompute::Kind::full: return "full";
-        case Recompute::Kind::block: return "block N";
-        case Recompute::Kind::segment: return "segment N";
-        case Recompute::Kind::every: return "every N";
-    }
-    return "?";
-}
-
 }  // namespace
 
 void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection>& out) {
@@ -44,10 +33,14 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
                        .rule = fmt::format("must be something that {} does", f.name),
                        .allowed = std::move(allowed)});
     };
-    if (!contains(f.zero_stages, p.zero_stage))
+    if (!contains(f.zero_stages, p.zero_stage)) {
         refuse("framework_zero_stage", "parallelism.zero_stage", std::to_string(p.zero_stage),
                names_of(f.zero_stages, [](int z) { return z; }));
-    else if (p.zero_shard_size > 1 && p.zero_stage > 0 && !contains(f.zero_stages_in_part, p.zero_stage))
+        if (const auto others = frameworks_with_zero(p.zero_stage, p.tensor > 1, p.pipeline > 1); !others.empty()) {
+            out.back().rule += fmt::format("; {} do{}", fmt::join(others, " and "), others.size() == 1 ? "es" : "");
+            out.back().suggestion = "--framework " + others.front();
+        }
+    } else if (p.zero_shard_size > 1 && p.zero_stage > 0 && !contains(f.zero_stages_in_part, p.zero_stage))
         refuse("framework_zero_shard_size", "parallelism.zero_shard_size",
                fmt::format("{} with zero_stage {}", p.zero_shard_size, p.zero_stage), "zero_shard_size left out");
     if (!contains(f.schedules, p.schedule))
@@ -63,7 +56,8 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
         refuse("framework_precision", "training.precision", std::string(name_of(plan.training.precision)),
                names_of(f.precisions, [](DType t) { return name_of(t); }));
     if (!contains(f.recompute, p.recompute.kind))
-        refuse("framework_recompute", "parallelism.recompute", describe(p.recompute), names_of(f.recompute, kind_name));
+        refuse("framework_recompute", "parallelism.recompute", describe(p.recompute),
+               names_of(f.recompute, [](Recompute::Kind k) { return name_of(k); }));
     if (p.context > 1 && !contains(f.context_methods, p.context_method))
         refuse("framework_context_method", "parallelism.context_method", std::string(name_of(p.context_method)),
                names_of(f.context_methods, [](ContextMethod c) { return name_of(c); }));

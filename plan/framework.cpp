@@ -69,9 +69,33 @@ std::vector<std::string> framework_versions(std::string_view name) {
     return versions;
 }
 
+std::vector<std::string> frameworks_with_zero(int stage, bool tensor, bool pipeline) {
+    std::vector<std::string> names;
+    for (const std::string& name : framework_names()) {
+        const Framework& f = *find_framework(name);
+        const bool has = std::find(f.zero_stages.begin(), f.zero_stages.end(), stage) != f.zero_stages.end();
+        if (f.runnable || !has || (tensor && !f.has_tensor_ranks) || (pipeline && !f.has_pipeline)) continue;
+        names.insert(f.has_pipeline ? names.begin() : names.end(), name);
+    }
+    return names;
+}
+
+namespace {
+
+// "torchtitan" is what people call a version of fsdp.
+std::string version_called(std::string_view word) {
+    for (const Framework& f : profiles())
+        if (!word.empty() && f.version == word) return fmt::format("{}@{}", f.name, f.version);
+    return "";
+}
+
+}  // namespace
+
 UnknownFramework unknown_framework(std::string_view reference) {
     const Reference wanted = parts_of(reference);
     std::vector<std::string> known = framework_names();
+    if (std::string version = version_called(wanted.name); !version.empty())
+        return {fmt::format("{}", fmt::join(known, ", ")), std::move(version)};
     if (const std::vector<std::string> versions = framework_versions(wanted.name); !versions.empty()) {
         known.clear();
         for (const std::string& v : versions) known.push_back(fmt::format("{}@{}", wanted.name, v));

@@ -21,6 +21,19 @@
 
 namespace foretrain {
 
+// Which runs a version stands for, where all that is known of a run is who made it and when. What is not
+// stated does not tell versions apart.
+struct VersionRuns {
+    std::string from_month, until_month;      // "2022-05": releases that are dates, the ends included
+    std::string from_release, until_release;  // "0.3", which stands for 0.3.16 as well
+    std::vector<std::string> details;         // words by which descriptions of a run name it, "bigscience"
+    bool compiled = false;                    // its layers were compiled
+    bool dates_releases() const {
+        return !(from_month.empty() && until_month.empty() && from_release.empty() && until_release.empty());
+    }
+    bool operator==(const VersionRuns&) const = default;
+};
+
 struct Framework {
     std::string name;
     std::string version;
@@ -48,6 +61,7 @@ struct Framework {
     double step_spread = 0;
     bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
+    VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
 };
 
@@ -56,6 +70,10 @@ const Framework& framework_named(std::string_view reference);
 const Framework* find_framework(std::string_view reference);  // nullptr for an unknown one
 std::vector<std::string> framework_names();
 std::vector<std::string> framework_versions(std::string_view name);  // the newest last; none of an unknown name
+
+// Frameworks other than our own engine whose newest version has this ZeRO stage, beside tensor ranks and a pipeline
+// where these are asked for; the most able first.
+std::vector<std::string> frameworks_with_zero(int stage, bool tensor, bool pipeline);
 
 // What to say of a reference that find_framework does not know.
 struct UnknownFramework {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -35,7 +36,7 @@ void integer(const Json& value, const char* key, std::int64_t& out, std::int64_t
     if (value.has(key)) out = value.at(key).integer(least, most);
 }
 
-void steps(const Json& value, const char* key, const char* what, std::vector<std::pair<int, double>>& out) {
+void steps(const Json& value, const char* key, const char* what, Steps& out) {
     if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
 }
 
@@ -86,9 +87,9 @@ void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes"});
+        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"});
         c.unfused = {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-                     value.at("backward_bytes").number(0, 1000)};
+                     value.at("backward_bytes").number(0, 1000), value.at("score_bytes").integer(0, 64)};
         return;
     }
     for (const Json& item : value.items()) {
@@ -99,13 +100,14 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);
+    if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
 }
 
 void read_abilities(const Json& value, Framework& f) {
@@ -155,6 +157,34 @@ bool needs_source(const std::string& key) {
     return true;
 }
 
+std::string text_of(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
+
+// "2022-05", which sorts as texts do.
+std::string month_of(const Json& value, const char* key) {
+    const std::string month = text_of(value, key);
+    const auto digits = [&](std::size_t from, std::size_t n) {
+        return std::all_of(month.begin() + static_cast<std::ptrdiff_t>(from),
+                           month.begin() + static_cast<std::ptrdiff_t>(from + n),
+                           [](char c) { return '0' <= c && c <= '9'; });
+    };
+    if (!month.empty() && (month.size() != 7 || month[4] != '-' || !digits(0, 4) || !digits(5, 2)))
+        value.at(key).fail(value.at(key).found(), "a month, as in 2022-05");
+    return month;
+}
+
+VersionRuns runs_from(const Json& value) {
+    value.only_keys({"from_month", "until_month", "from_release", "until_release", "details", "compiled"});
+    VersionRuns runs{.from_month = month_of(value, "from_month"),
+                     .until_month = month_of(value, "until_month"),
+                     .from_release = text_of(value, "from_release"),
+                     .until_release = text_of(value, "until_release"),
+                     .details = {}};
+    if (value.has("details"))
+        for (const Json& word : value.at("details").items()) runs.details.push_back(word.string());
+    flag(value, "compiled", runs.compiled);
+    return runs;
+}
+
 void read_sources(const Json& version, Framework& f) {
     if (version.has("sources")) {
         const Json sources = version.at("sources");
@@ -202,6 +232,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "step_spread",
                            "step_spread_assumed",
                            "costs",
+                           "stands_for",
                            "sources"});
         Framework f;
         if (version.has("like")) {
@@ -209,10 +240,14 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
             for (std::size_t i = first; i < out.size(); ++i) before.push_back(out[i].version);
             f = out[first + version.at("like").one_of(before)];
         }
+        // Whose runs it stands for is each version's own.
+        f.runs = {};
+        f.sources.erase("stands_for");
         f.name = file.at("name").string();
         f.version = version.at("version").string();
         read_abilities(version, f);
         if (version.has("costs")) read_costs(version.at("costs"), f.costs);
+        if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
         read_sources(version, f);
         out.push_back(std::move(f));
     }

@@ -13,6 +13,18 @@ std::string_view name_of(Schedule schedule) { return schedule == Schedule::gpipe
 
 std::string_view name_of(ContextMethod method) { return method == ContextMethod::ring ? "ring" : "all-to-all"; }
 
+std::string_view name_of(Recompute::Kind kind) {
+    switch (kind) {
+        case Recompute::Kind::none: return "none";
+        case Recompute::Kind::selective: return "selective";
+        case Recompute::Kind::full: return "full";
+        case Recompute::Kind::block: return "block N";
+        case Recompute::Kind::segment: return "segment N";
+        case Recompute::Kind::every: return "every N";
+    }
+    return "?";
+}
+
 std::string describe(const Recompute& recompute) {
     switch (recompute.kind) {
         case Recompute::Kind::none: return "none";

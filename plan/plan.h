@@ -108,6 +108,7 @@ std::int64_t boundary_elements(const ModelSpec& model, const Training& training,
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);           // "none", "segment 4", ...
 std::string describe_zero(const Parallelism& parallelism);  // "1", "3/8"
+std::string_view name_of(Recompute::Kind kind);             // "none", "segment N", ...
 std::string_view name_of(Schedule schedule);                // "gpipe", "1f1b"
 std::string_view name_of(ContextMethod method);             // "ring", "all-to-all"
 

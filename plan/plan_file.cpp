@@ -77,14 +77,13 @@ void refuse_unless_neutral(const Json& parent, const char* key, const Json& neut
     if (!parent.has(key)) return;
     const Json value = parent.at(key);
     if (value.dump(-1) == neutral.dump(-1)) return;
-    value.fail(fmt::format("{}, which is not supported yet", value.found()),
-               neutral.is_null() ? "the key left out" : neutral.dump(-1));
+    value.unsupported(value.found(), neutral.is_null() ? "the key left out" : neutral.dump(-1));
 }
 
 DType precision_from(const Json& value) {
     const std::vector<std::string> names{"fp64", "fp32", "bf16", "fp16"};
     if (const std::string name = value.string(); name == "fp8" || name == "mxfp8" || name == "nvfp4")
-        value.fail(fmt::format("\"{}\", which is not supported yet", name), fmt::format("{}", fmt::join(names, ", ")));
+        value.unsupported(value.found(), fmt::format("{}", fmt::join(names, ", ")));
     return *dtype_from_name(names[value.one_of(names)]);
 }
 
@@ -115,6 +114,8 @@ Training training_from(const Json& value) {
 }
 
 Recompute recompute_from(const Json& value) {
+    if (value.is_string() && value.string() == "selective_op")  // operator by operator, as users of FSDP do
+        value.unsupported(value.found(), fmt::format("{}", fmt::join(recompute_words, ", ")));
     if (value.is_string()) return {static_cast<Kind>(value.one_of(recompute_words)), 0};
     if (!value.is_object())
         value.fail(value.found(), "none, selective, full, or an object such as {\"block_layers\": 2}");
@@ -175,8 +176,7 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
         const std::string name = schedule.string();
         if (name == "interleaved-1f1b")
             schedule.fail("\"interleaved-1f1b\"", "1f1b, which interleaves with \"virtual_pipeline\" of 2 or more");
-        if (name == "zero-bubble")
-            schedule.fail(fmt::format("\"{}\", which is not supported yet", name), "gpipe or 1f1b");
+        if (name == "zero-bubble") schedule.unsupported(schedule.found(), "gpipe or 1f1b");
         p.schedule = static_cast<Schedule>(schedule.one_of(schedule_names));
     }
     if (value.has("recompute")) p.recompute = recompute_from(value.at("recompute"));

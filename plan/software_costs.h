@@ -16,15 +16,26 @@
 
 namespace foretrain {
 
+// Figures that hold from a number on (of ranks, of TFLOP/s), ascending.
+using Steps = std::vector<std::pair<int, double>>;
+
+// The figure of the last step that `at` reaches; 0 below the first.
+inline double figure_at(const Steps& steps, double at) {
+    double figure = 0;
+    for (const auto& [from, value] : steps)
+        if (at >= static_cast<double>(from)) figure = value;
+    return figure;
+}
+
 // The host runs ahead of the device until the device waits for it.
 struct HostCosts {
     std::int64_t forward_operations = 0, backward_operations = 0;  // of a layer
     // Of an operation, by the device's dense bf16 peak in TFLOP/s from which on it holds, ascending: new
     // devices stand beside new processors.
-    std::vector<std::pair<int, double>> operation_us;
-    std::vector<std::pair<int, double>> collective_us;  // of a tensor collective, by ranks from which on it holds
-    double recompute_us = 0;                            // of a layer run again, besides its operations
-    bool waits_for_messages = false;                    // it does not run ahead from one pipeline message to the next
+    Steps operation_us;
+    Steps collective_us;              // of a tensor collective, by ranks from which on it holds
+    double recompute_us = 0;          // of a layer run again, besides its operations
+    bool waits_for_messages = false;  // it does not run ahead from one pipeline message to the next
     bool operator==(const HostCosts&) const = default;
 };
 
@@ -74,6 +85,7 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
+    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     bool operator==(const UnfusedAttention&) const = default;
 };
 
@@ -85,6 +97,7 @@ struct SoftwareCosts {
     TrafficFactors traffic;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
     bool operator==(const SoftwareCosts&) const = default;
 
     // Where the device was measured with this attention; nullptr: it takes what was measured.

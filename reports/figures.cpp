@@ -44,6 +44,8 @@ std::string grouped(double value) {
     return value < 0 ? "-" + digits : digits;
 }
 
+std::string amount(double x) { return x < 100 ? fmt::format("{:.3g}", x) : grouped(x); }
+
 std::string percent(double fraction) { return fmt::format("{:.1f} %", fraction * 100); }
 
 std::string signed_percent(double fraction) { return fmt::format("{:+.1f} %", fraction * 100); }

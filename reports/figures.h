@@ -19,6 +19,7 @@ namespace foretrain {
 std::string figure(Time time);
 std::string figure(Bytes bytes);
 std::string grouped(double value);            // rounded to an integer
+std::string amount(double value);             // grouped, or three digits where that says little
 std::string percent(double fraction);         // one decimal
 std::string signed_percent(double fraction);  // with its sign, "-5.1 %"
 std::string gib(Bytes bytes);                 // "12.34", for columns whose heading says GiB

@@ -13,11 +13,11 @@ namespace foretrain {
 
 namespace {
 
-Json moment_json(const PeakMoment& m) {
+Json moment_json(const Prediction& p, const PeakMoment& m) {
     Json moment = Json::object();
-    moment.set("text", text(m));
+    moment.set("text", moment_text(p, m));
     moment.set("pass", m.pass).set("microbatch", m.microbatch).set("section", m.section);
-    return moment.set("microbatches_in_flight", m.in_flight);
+    return moment.set("passes_in_flight", m.in_flight);
 }
 
 Json memory_json(const Prediction& p) {
@@ -35,7 +35,7 @@ Json memory_json(const Prediction& p) {
         stage.set("reserved", m.reserved.value);
         stage.set("total", m.total().value);
         stage.set("live_peak", m.live_peak.value);
-        if (i < p.peaks.size()) stage.set("live_peak_at", moment_json(p.peaks[i]));
+        if (i < p.peaks.size()) stage.set("live_peak_at", moment_json(p, p.peaks[i]));
         stages.push(std::move(stage));
     }
     Json memory = Json::object();
@@ -118,6 +118,7 @@ Json prediction_json(const Prediction& p) {
     if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(slowest(p)));
     if (!p.wire.empty()) out.set("communication_by_collective", collectives_json(p));
     if (p.nearest) out.set("nearest_changes", nearest_json(p));
+    if (const std::string version = framework_version(p.plan); !version.empty()) out.set("framework_version", version);
     if (p.training) out.set("training", training_json(*p.training));
     return out;
 }
@@ -160,9 +161,9 @@ std::string prediction_csv_heading() {
     for (const TimePart& part : by_pass({})) cells.push_back(part.key + "_s");
     for (const TimePart& part : breakdown({})) cells.push_back(part.key + "_s");
     for (const auto& [axis, bytes] : communication_by_axis({})) cells.push_back(axis + "_bytes_per_gpu");
-    for (const char* name :
-         {"training_days", "training_gpu_hours", "training_usd_least", "training_usd_most", "training_mwh", "verdict",
-          "margin_bytes", "step_time_low_s", "step_time_high_s", "weakest_part", "host_bytes_per_node"})
+    for (const char* name : {"training_days", "training_gpu_hours", "training_usd_least", "training_usd_most",
+                             "training_mwh", "verdict", "margin_bytes", "step_time_low_s", "step_time_high_s",
+                             "weakest_part", "host_bytes_per_node", "framework_version"})
         cells.emplace_back(name);
     return csv_line(cells);
 }
@@ -227,6 +228,7 @@ std::string prediction_csv_line(const Prediction& p) {
     cells.push_back(known(trusted, seconds(p.interval.high)));
     cells.emplace_back(trusted ? key_of(p.interval.parts.front().part) : "");
     cells.push_back(known(laid_out, p.host.needed().value));
+    cells.push_back(framework_version(p.plan));
     return csv_line(cells);
 }
 

@@ -67,7 +67,33 @@ std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Predictio
     return most;
 }
 
+std::string framework_version(const Plan& plan) {
+    const Framework* framework = find_framework(plan.framework);
+    return framework == nullptr ? "" : framework->version;
+}
+
+std::string framework_text(const Plan& plan) {
+    const Framework* framework = find_framework(plan.framework);
+    return framework == nullptr ? plan.framework : framework->name + " (" + framework->version + ")";
+}
+
+std::string moment_text(const Prediction& prediction, const PeakMoment& moment) {
+    if (prediction.plan.parallelism.virtual_pipeline == 1 || moment.in_flight == 0) return text(moment);
+    PeakMoment rest = moment;
+    rest.in_flight = 0;
+    return text(rest) + "; " + std::to_string(moment.in_flight) +
+           (moment.in_flight == 1 ? " chunk pass in flight" : " chunk passes in flight");
+}
+
+std::string tight_mark(const Prediction& prediction) { return fit_of(prediction) == Fit::tight ? "!" : ""; }
+
 // A refused plan has no step, and the product of its sizes may be anything.
+Bytes largest_allocation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
+    return most;
+}
+
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;
     return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());

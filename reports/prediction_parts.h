@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,19 @@ std::vector<SentBytes> communication_by_collective(const Prediction& prediction)
 std::vector<std::pair<std::string, Bytes>> communication_by_axis(const Prediction& prediction);
 
 std::string axis_of_group(const std::string& group);  // "embedding" is of the pipeline
+
+// "megatron-lm (2024)": with the version that is meant where none is named.
+std::string framework_text(const Plan& plan);
+std::string framework_version(const Plan& plan);  // "" of an unknown framework
+
+// "backward pass of microbatch 3, in layer3.mlp; 4 in flight", or "9 chunk passes in flight" where a stage has
+// several chunks, each with microbatches of its own in flight.
+std::string moment_text(const Prediction& prediction, const PeakMoment& moment);
+
+// In tables, behind the memory of a plan that is tight; a table with a mark has the note below it.
+std::string tight_mark(const Prediction& prediction);  // "!" or ""
+constexpr std::string_view tight_note = "! tight: less than a twentieth of the device to spare\n";
+Bytes largest_allocation(const Prediction& prediction);  // of a stage, what is reserved besides left out
 
 double tokens_per_second_per_device(const Prediction& prediction);
 

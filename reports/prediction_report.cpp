@@ -32,12 +32,6 @@ private:
     MemoryUnit(std::string unit, double bytes) : name(std::move(unit)), size(bytes) {}
 };
 
-Bytes largest_allocation(const Prediction& p) {
-    Bytes most;
-    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
-    return most;
-}
-
 bool same_memory(const StageMemory& a, const StageMemory& b) {
     return a.weights == b.weights && a.gradients == b.gradients && a.optimizer == b.optimizer &&
            a.activations == b.activations && a.communication == b.communication && a.workspace == b.workspace &&
@@ -79,9 +73,6 @@ std::string speed_table(const Prediction& p) {
            line("HFU", percent(p.hfu()), "recompute counted");
 }
 
-// "12 345", or with decimals where that says little.
-std::string amount(double x) { return x < 100 ? fmt::format("{:.3g}", x) : grouped(x); }
-
 std::string money(const TrainingCost& c) {
     if (c.money_least == c.money_most) return "$" + amount(c.money_least);
     return fmt::format("${} to ${}", amount(c.money_least), amount(c.money_most));
@@ -106,13 +97,25 @@ std::string communication_table(const Prediction& p) {
     return "Communication       sent by a GPU in a step\n" + s;
 }
 
+// The plan in words. Where devices do not divide by the other ranks no number of data ranks follows, and what
+// stands there nobody asked for.
+std::string as_asked(const Prediction& p) {
+    std::string words = describe(p.plan.parallelism);
+    const bool follows = std::none_of(p.rejections.begin(), p.rejections.end(), [](const Rejection& r) {
+        return r.reason == "devices_divisible" || r.reason == "context_divides_devices";
+    });
+    if (const std::string none = " dp 1 "; !follows && words.find(none) != std::string::npos)
+        words.replace(words.find(none), none.size(), " ");
+    return words;
+}
+
 std::string heading(const Prediction& p) {
     const Plan& plan = p.plan;
     const Training& t = plan.training;
     std::string s = fmt::format("{} on {}: {} GPU{}, {} node{}; framework {}\n", plan.model.name, plan.cluster.name,
                                 plan.cluster.devices(), plan.cluster.devices() == 1 ? "" : "s", plan.cluster.nodes,
-                                plan.cluster.nodes == 1 ? "" : "s", plan.framework);
-    s += fmt::format("  {}\n", describe(plan.parallelism));
+                                plan.cluster.nodes == 1 ? "" : "s", framework_text(plan));
+    s += fmt::format("  {}\n", as_asked(p));
     s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
     if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
@@ -192,7 +195,7 @@ std::string memory_table(const Prediction& p) {
     s += fmt::format("  Live at once on stage {}: at most {} of {} allocated.\n", p.largest_stage(),
                      figure(largest.live_peak), figure(largest.allocated()));
     if (const auto n = static_cast<std::size_t>(p.largest_stage()); n < p.peaks.size())
-        s += fmt::format("  Its peak: {}.\n", text(p.peaks[n]));
+        s += fmt::format("  Its peak: {}.\n", moment_text(p, p.peaks[n]));
     return s + "  " + verdict(p) + "\n";
 }
 
@@ -202,7 +205,7 @@ std::string prediction_table(const Prediction& p) {
                                          [](const Rejection& r) { return r.reason == "out_of_memory"; });
     if (!p.rejections.empty()) {
         s += only_memory ? "DOES NOT FIT\n" : "REFUSED\n";
-        for (const Rejection& r : p.rejections) s += "  " + text(r) + "\n";  // one line: it is searched for, and copied
+        for (const Rejection& r : p.rejections) s += wrapped(text(r), 2, 100);
         if (!only_memory) return s;
         s += "\n";
         if (p.nearest) s += nearest_table(p) + "\n";

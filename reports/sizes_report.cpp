@@ -15,14 +15,33 @@ namespace {
 
 double device_hours(const SizeResult& s) { return seconds(s.best->step) * static_cast<double>(s.devices) / 3600; }
 
-std::string marks(const SizeResult& s) { return std::string(s.fewest ? "t" : "-") + (s.least_hours ? "h" : "-"); }
+bool any_tight(const RangeResult& range) {
+    return std::any_of(range.sizes.begin(), range.sizes.end(),
+                       [](const SizeResult& s) { return s.best && !tight_mark(*s.best).empty(); });
+}
 
-// A column of money stands there only where there is a price.
+// What no other size does better: each size's own best plan is told apart by it.
+std::string unbeaten(const SizeResult& s) {
+    if (s.fewest && s.least_hours) return "speed, hours";
+    return s.fewest ? "speed" : s.least_hours ? "hours" : "-";
+}
+
+// Columns of a whole training stand there only where tokens are given, of money and energy where price and power
+// are known.
 std::string best_table(const RangeResult& range) {
     const auto trained = [&](const SizeResult& s) { return s.best && s.best->training.has_value(); };
     const bool training = std::any_of(range.sizes.begin(), range.sizes.end(), trained);
-    std::vector<std::string> heading{"front", "GPUs", "step s", "tokens/s", "MFU", "peak GiB"};
-    if (training) heading.insert(heading.end(), {"days", "GPU-hours", "USD"});
+    const auto any = [&](auto known) {
+        return std::any_of(range.sizes.begin(), range.sizes.end(),
+                           [&](const SizeResult& s) { return trained(s) && known(*s.best->training); });
+    };
+    const bool priced = any([](const TrainingCost& c) { return c.price.most > 0; });
+    const bool powered = any([](const TrainingCost& c) { return c.watts > 0; });
+    const bool tight = any_tight(range);
+    std::vector<std::string> heading{"unbeaten in", "GPUs", "step s", "tokens/s", "MFU", "peak GiB"};
+    if (training) heading.insert(heading.end(), {"days", "GPU-hours"});
+    if (priced) heading.emplace_back("USD");
+    if (powered) heading.emplace_back("MWh");
     TextTable t(heading, 1);
     for (const SizeResult& s : range.sizes) {
         if (!s.best) {
@@ -30,20 +49,22 @@ std::string best_table(const RangeResult& range) {
             continue;
         }
         const Prediction& p = *s.best;
-        std::vector<std::string> cells{marks(s),
+        const std::string mark = tight_mark(p).empty() && tight ? " " : tight_mark(p);
+        std::vector<std::string> cells{unbeaten(s),
                                        fmt::format("{}", s.devices),
                                        fmt::format("{:.3f}", seconds(p.step)),
                                        grouped(p.tokens_per_second()),
                                        percent(p.mfu()),
-                                       gib(p.peak_bytes())};
+                                       gib(p.peak_bytes()) + mark};
         if (training && p.training) {
             const TrainingCost& c = *p.training;
-            cells.push_back(fmt::format("{:.4g}", c.days));
+            cells.push_back(amount(c.days));
             cells.push_back(grouped(c.device_hours));
-            cells.push_back(c.price.most <= 0 ? "-"
-                            : c.money_least == c.money_most
-                                ? grouped(c.money_least)
-                                : fmt::format("{} to {}", grouped(c.money_least), grouped(c.money_most)));
+            if (priced)
+                cells.push_back(c.money_least == c.money_most
+                                    ? grouped(c.money_least)
+                                    : fmt::format("{} to {}", grouped(c.money_least), grouped(c.money_most)));
+            if (powered) cells.push_back(amount(c.megawatt_hours));
         }
         t.row(std::move(cells));
     }
@@ -56,9 +77,11 @@ std::string sizes_table(const RangeResult& range) {
     const Plan& base = range.base;
     std::string s = fmt::format("{} on {}; batch {} x {} tokens, {}; framework {}\n\n", base.model.name,
                                 base.cluster.name, base.training.global_batch_size, base.training.sequence_length,
-                                name_of(base.training.precision), base.framework);
-    s += "Best plan of each size   t: no smaller size is as fast; h: none is faster for as few GPU-hours\n";
-    s += best_table(range) + "\nThe plans\n";
+                                name_of(base.training.precision), framework_text(base));
+    s += "Best plan of each size\n" + best_table(range);
+    s += "  unbeaten in speed: no smaller size is as fast; in hours: none is faster for as few GPU-hours\n";
+    if (any_tight(range)) s += "  " + std::string(tight_note);
+    s += "\nThe plans\n";
     for (const SizeResult& size : range.sizes) {
         const std::string what = size.best ? describe(size.best->plan.parallelism) : size.why_not;
         s += wrapped(fmt::format("{} GPUs: {}", size.devices, what), 2, 100);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/plan_file.h"
 #include "reports/explain_report.h"
 #include "reports/figures.h"
 #include "reports/prediction_parts.h"
@@ -26,19 +27,28 @@ std::string context_cell(const Parallelism& p) {
     return fmt::format("{} {}", p.context, p.context_method == ContextMethod::ring ? "ring" : "a2a");
 }
 
-std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
+bool any_tight(const std::vector<Prediction>& plans) {
+    return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return !tight_mark(p).empty(); });
+}
+
+bool any_context(const std::vector<Prediction>& plans) {
+    return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
+}
+
+std::string plans_table(const std::vector<Prediction>& plans) {
     Bytes most;
-    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) most = std::max(most, plans[i].peak_bytes());
+    for (const Prediction& p : plans) most = std::max(most, p.peak_bytes());
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
-    const bool context =
-        std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
+    const bool context = any_context(plans);
+    const std::string unmarked = any_tight(plans) ? " " : "";  // so that the figures stay below each other
     std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
                                      "zero",    "mbs",       "schedule", "recompute",
                                      "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
     if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
-    for (std::size_t i = 0; i < std::min(plans.size(), top); ++i) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
         const Prediction& p = plans[i];
+        const std::string mark = tight_mark(p);
         const Parallelism& a = p.plan.parallelism;
         std::vector<std::string> row{
             fmt::format("{}", i + 1),
@@ -52,34 +62,39 @@ std::string plans_table(const std::vector<Prediction>& plans, std::size_t top) {
             fmt::format("{:.2f}", seconds(p.step) * 1e3),
             grouped(tokens_per_second_per_device(p)),
             percent(p.mfu()),
-            small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
-                  : gib(p.peak_bytes())};
+            (small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
+                   : gib(p.peak_bytes())) +
+                (mark.empty() ? unmarked : mark)};
         if (context) row.insert(row.begin() + 2, context_cell(a));
         t.row(row);
     }
     return t.text(2);
 }
 
-// A long front thinned for the eye: the fastest plan, then each that needs at least a twentieth less
-// memory than the one shown before it, and the smallest. JSON has them all.
-std::vector<Prediction> thinned(const std::vector<Prediction>& front) {
-    constexpr std::size_t readable = 10;
-    if (front.size() <= readable) return front;
+// A front thinned for the eye: the fastest plan, then each that needs at least `percent` less memory
+// than the one shown before it, and the smallest.
+std::vector<Prediction> thinned(const std::vector<Prediction>& front, std::int64_t percent) {
     std::vector<Prediction> shown{front.front()};
     for (std::size_t i = 1; i < front.size(); ++i) {
         const std::int64_t last = shown.back().peak_bytes().value;
-        if (i + 1 == front.size() || front[i].peak_bytes().value <= last - last / 20) shown.push_back(front[i]);
+        if (i + 1 == front.size() || front[i].peak_bytes().value <= last - last / 100 * percent)
+            shown.push_back(front[i]);
     }
     return shown;
 }
 
-std::string pareto_table(const std::vector<Prediction>& front) {
-    const std::vector<Prediction> shown = thinned(front);
-    return fmt::format("Pareto front        nothing else is both faster and smaller{}\n{}\n",
-                       shown.size() == front.size()
-                           ? ""
-                           : fmt::format("; {} of {}, each saving 5 % or more", shown.size(), front.size()),
-                       plans_table(shown, shown.size()));
+// At most `top` rows from the fastest to the smallest; JSON has them all.
+std::string pareto_table(const std::vector<Prediction>& front, std::size_t top) {
+    std::vector<Prediction> shown = front;
+    std::int64_t saving = 0;
+    for (const std::int64_t percent : {5, 10, 20, 40})
+        if (shown.size() > top) shown = thinned(front, saving = percent);
+    if (shown.size() > top) shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(top) - 1, shown.end() - 1);
+    std::string s =
+        fmt::format("Pareto front        nothing else is both faster and smaller{}\n{}",
+                    saving == 0 ? "" : fmt::format("; each saves {} % or more", saving), plans_table(shown));
+    if (shown.size() < front.size()) s += fmt::format("  and {} more (--format json)\n", front.size() - shown.size());
+    return s;
 }
 
 std::string counts(const SweepResult& r) {
@@ -87,6 +102,19 @@ std::string counts(const SweepResult& r) {
                        grouped(static_cast<double>(r.enumerated)), grouped(static_cast<double>(r.feasible)),
                        grouped(static_cast<double>(r.estimated)),
                        grouped(static_cast<double>(std::max<std::int64_t>(r.feasible - r.estimated, 0))));
+}
+
+// What the batch keeps from being tried at all: few would guess it from a small number of plans.
+std::string left_out(const SweepResult& r) {
+    const LeftOutByBatch& l = r.left_out;
+    if (l.combinations == 0 || r.enumerated == 0) return "";
+    const auto count = [](std::int64_t n) { return grouped(static_cast<double>(n)); };
+    return wrapped(
+        fmt::format("Not tried: {} of {} combinations of tensor, pipeline, chunks and context, as a batch of {} "
+                    "is no multiple of the data ranks that they leave. A batch of {} would allow {}.",
+                    count(l.combinations), count(l.of), r.base.training.global_batch_size, l.batch,
+                    l.then_left_out == 0 ? "all" : fmt::format("all but {}", count(l.then_left_out))),
+        0, 100);
 }
 
 // The commonest reason first, each with one plan that it struck.
@@ -112,17 +140,22 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     std::string s =
         fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", r.base.model.name,
                     r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
-                    r.base.training.sequence_length, name_of(r.base.training.precision), r.base.framework);
+                    r.base.training.sequence_length, name_of(r.base.training.precision), framework_text(r.base));
     if (r.best.empty()) {
-        s += "No plan is feasible. " + counts(r) + "\n" + fallen(r);
+        s += "No plan is feasible. " + counts(r) + left_out(r) + "\n" + fallen(r);
         return r.explanation ? s + "\n" + explanation_table(*r.explanation, nullptr) : s;
     }
     const Prediction& best = r.best.front();
     const Plan& plan = best.plan;
-    const std::size_t shown = std::min(top, r.best.size());
-    s += counts(r) + "\n";
-    s += fmt::format("{}\n{}\n", shown == 1 ? "Best plan" : fmt::format("Best {} plans", shown),
-                     plans_table(r.best, top));
+    const std::vector<Prediction> shown(r.best.begin(),
+                                        r.best.begin() + static_cast<std::ptrdiff_t>(std::min(top, r.best.size())));
+    s += counts(r) + left_out(r) + "\n";
+    s += fmt::format("{}\n{}", shown.size() == 1 ? "Best plan" : fmt::format("Best {} plans", shown.size()),
+                     plans_table(shown));
+    s += fmt::format("  tp tensor, {}pp pipeline, dp data, v chunks/stage, mbs micro-batch, sp sequence parallel\n",
+                     any_context(shown) ? "cp context, " : "");
+    const std::string note = "  " + std::string(tight_note);
+    s += any_tight(shown) ? note + "\n" : "\n";
     s += fmt::format("The best: {}\n\n", describe(plan.parallelism));
     s += time_heading(best) + time_table(best) + "\n";
     s += fmt::format("Memory              {} on each GPU, by stage\n{}\n", memory_unit(best), memory_table(best));
@@ -131,9 +164,23 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     else
         s += "What limits it\n" + wrapped(limits_text(best), 2, 100) + "\n";
     if (best.training) s += training_table(*best.training) + "\n";
-    s += pareto_table(r.pareto);
-    return s + fallen(r);
+    s += pareto_table(r.pareto, top);
+    if (any_tight(r.pareto) && !any_tight(shown)) s += note;
+    const std::string why = fallen(r);
+    return why.empty() ? s : s + "\n" + why;
 }
+
+namespace {
+
+// Model, cluster and training are those of every plan, the best among them: hundreds of copies are a megabyte.
+Json front_json(const Prediction& p) {
+    const Json whole = plan_to_json(p.plan);
+    Json own = Json::object();
+    own.set("framework", whole.at("framework")).set("parallelism", whole.at("parallelism"));
+    return prediction_json(p).set("plan", std::move(own));
+}
+
+}  // namespace
 
 Json sweep_json(const SweepResult& r) {
     Json fell = Json::object();
@@ -145,11 +192,17 @@ Json sweep_json(const SweepResult& r) {
     Json space = Json::object();
     space.set("enumerated", r.enumerated).set("feasible", r.feasible).set("estimated", r.estimated);
     space.set("fell", std::move(fell));
+    if (const LeftOutByBatch& l = r.left_out; l.combinations > 0)
+        space.set("left_out_by_batch", Json::object()
+                                           .set("combinations", l.combinations)
+                                           .set("of", l.of)
+                                           .set("batch", l.batch)
+                                           .set("then_left_out", l.then_left_out));
     if (!r.nothing.empty()) space.set("nothing", r.nothing);
     Json plans = Json::array();
     for (const Prediction& p : r.best) plans.push(prediction_json(p));
     Json pareto = Json::array();
-    for (const Prediction& p : r.pareto) pareto.push(prediction_json(p));
+    for (const Prediction& p : r.pareto) pareto.push(front_json(p));
 
     Json out = Json::object();
     out.set("space", std::move(space)).set("plans", std::move(plans)).set("pareto", std::move(pareto));

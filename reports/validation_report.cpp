@@ -50,8 +50,8 @@ std::string kinds_table(const Validation& v) {
 std::string worst_table(const Validation& v) {
     std::string s = fmt::format("  {:>10}  {:>10}  {:>10}  rank\n", "predicted", "measured", "difference");
     for (const InstructionError& e : v.worst)
-        s += fmt::format("  {:>10}  {:>10}  {:>10}  {:>4}  #{}\n      {}\n", figure(e.predicted), figure(e.measured),
-                         difference(e.predicted, e.measured), e.rank, e.instruction, e.name);
+        s += fmt::format("  {:>10}  {:>10}  {:>10}  {:>4}  #{}\n{}", figure(e.predicted), figure(e.measured),
+                         difference(e.predicted, e.measured), e.rank, e.instruction, wrapped(e.name, 6, 100));
     return s;
 }
 
@@ -74,6 +74,8 @@ std::string validation_table(const Validation& v) {
     std::string s = plan_line(v.prediction.plan) + "\n\n";
     s += fmt::format("{:<16}predicted {}, measured {}: {}\n", "Step time", figure(v.predicted_step),
                      figure(v.measured_step), signed_percent(v.step_error()));
+    // The run's own line has the median of the slowest rank of each step, which is no less.
+    s += fmt::format("{:<16}measured is the slowest rank's median step, warm-up left out\n", "");
     s += bytes_line("Memory", v.memory_error, "closed form against every rank's device and live peak, by role");
     s += bytes_line("Communication", v.communication_error, "bytes on the wire of every rank, by group and kind");
     s += loss_line(v.losses);

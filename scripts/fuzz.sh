@@ -18,8 +18,8 @@ build-fuzz/findings/, and `build-fuzz/tests/fuzz/fuzz_TARGET INPUT` shows it aga
   --runs N      inputs for each target, however long that takes
   --if-present  skip, loudly, where clang has no libFuzzer
   --no-install  install nothing
-  TARGET        json, model, hugging_face, cluster, device, plan, trace, program, kernel_args or options;
-                default: all
+  TARGET        json, model, hugging_face, cluster, device, plan, run_record, trace, program, kernel_args or
+                options; default: all
 
 examples:
   scripts/fuzz.sh

@@ -35,7 +35,7 @@ Time share_of(Time t, std::int16_t share) {
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    apply(framework_named(plan.framework).costs, plan.cluster.device.calibration.attention.kernel);
+    apply(framework_named(plan.framework).costs, plan.cluster.device);
 }
 
 CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
@@ -67,7 +67,7 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
         if (const auto kind = kernel_kind_from_name(o.kind)) memory_bound_[at(*kind)] = {o.launch_us, o.efficiency};
 }
 
-void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_attention) {
+void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
     using K = KernelKind;
     const TrafficFactors& t = costs.traffic;
     const auto slower = [&](double factor, std::initializer_list<K> kinds) {
@@ -78,11 +78,12 @@ void CostModel::apply(const SoftwareCosts& costs, const std::string& measured_at
     slower(t.activation_forward, {K::gelu_forward, K::swiglu_forward});
     slower(t.activation_backward, {K::gelu_backward, K::swiglu_backward});
     slower(t.loss, {K::loss_max, K::loss_sum, K::loss_forward, K::loss_backward});
-    if (const AttentionFactor* factor = costs.factor_for(measured_attention)) {
+    if (const AttentionFactor* factor = costs.factor_for(device.calibration.attention.kernel)) {
         attention_forward_takes_ = factor->forward;
         attention_backward_takes_ = factor->backward;
     }
     unfused_ = costs.unfused;
+    if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
 }
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
@@ -117,7 +118,7 @@ const Processor& CostModel::processor(DType type) const {
 double CostModel::gemm(const GemmArgs& a) const {
     const auto& prepared = gemms_[at(a.type)];
     if (!prepared) not_measured(device_, "calibration.gemm", a.type);
-    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared);
+    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared) * gemm_takes_;
 }
 
 double CostModel::attention(const AttentionShape& shape, DType type) const {
@@ -157,15 +158,15 @@ double CostModel::ring_step(const RingAttentionArgs& a) const {
     return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
 }
 
-// Of what would take hours, some figure is not meant so, and many would not fit a Time.
+// What takes that long is out of all proportion, and many of them would not fit a Time.
 Time CostModel::took(double us) const {
     constexpr double most_us = 1000e6;
     if (us <= most_us) return from_microseconds(us);
-    throw UserError({.file = "cluster of " + device_,
-                     .field = "calibration, domain or network",
-                     .found = "a kernel, collective or message that takes more than 1000 s",
-                     .expected = "speeds and latencies of a machine that trains",
-                     .suggestion = "GB/s and microseconds"});
+    throw UserError({.file = "plan on " + device_,
+                     .field = "a kernel, collective or message",
+                     .found = "takes more than 1000 s",
+                     .expected = "batch, sequence, model and the cluster's figures in proportion",
+                     .suggestion = "a smaller micro-batch, more ranks, or a look at the cluster's bandwidths"});
 }
 
 Time CostModel::kernel(const KernelArgs& args) const {

@@ -58,7 +58,7 @@ private:
         double efficiency = 1;
     };
 
-    void apply(const SoftwareCosts& costs, const std::string& measured_attention);
+    void apply(const SoftwareCosts& costs, const DeviceSpec& device);
     double unfused_attention(const AttentionShape& shape, DType type) const;
     void prepare_kernels(const DeviceSpec& device);
     void place_groups(const ClusterSpec& cluster);
@@ -74,6 +74,7 @@ private:
     std::array<std::optional<Processor>, dtype_count> processors_;
     std::array<std::optional<PreparedGemm>, dtype_count> gemms_;
     AttentionPass attention_forward_, attention_backward_;
+    double gemm_takes_ = 1;                                              // times what was measured
     double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;

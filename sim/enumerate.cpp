@@ -10,6 +10,7 @@
 
 #include "plan/framework.h"
 #include "plan/layers_by_chunk.h"
+#include "sim/batch_advice.h"
 
 namespace foretrain {
 
@@ -151,18 +152,21 @@ void append_contexts(const Plan& base, const Framework& framework, const SweepSp
     std::vector<ContextMethod> methods = space.context_method;
     if (methods.empty()) methods.push_back(p.context_method);
     Plan plan = base;
-    for (std::int64_t context : contexts(space, sequence, devices))
+    for (std::int64_t context : contexts(space, sequence, devices)) {
+        bool counted = false;  // however many methods it has
         for (ContextMethod method : methods) {
             if (context == 1 && method != methods.front()) continue;  // there is nothing to exchange
             plan.parallelism.context = context;
             plan.parallelism.context_method = method;
             plan.parallelism.data = devices / context;
             if (!allowed(space.data, plan.parallelism.data) || !exchange_divides(plan)) continue;
+            if (!std::exchange(counted, true)) out.count_combination(plan.parallelism.data);
             const bool divides = sequence % (p.tensor * context) == 0;
             plan.parallelism.sequence_parallel =
                 p.tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel && divides);
             append(plan, framework, space, out);
         }
+    }
 }
 
 // An axis by the name of its field, and how to leave it open.
@@ -210,13 +214,18 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
         const PlanSpace plans = enumerate(base, open);
         std::set<int> stages;
         for (std::size_t i = 0; i < plans.size(); ++i) stages.insert(plans.parallelism(i).zero_stage);
-        if (!plans.empty())
+        if (!plans.empty()) {
+            const int asked = space.zero_stage.front();
+            const std::vector<std::string> others =
+                stages.count(asked) > 0 ? std::vector<std::string>{} : frameworks_with_zero(asked, false, false);
             return {.reason = "axis_leaves_nothing",
                     .field = "parallelism.zero_stage",
                     .found = fmt::format("{}", fmt::join(space.zero_stage, ", ")),
-                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()),
+                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()) +
+                            (others.empty() ? "" : fmt::format("; {} have {}", fmt::join(others, " and "), asked)),
                     .allowed = fmt::format("{}", fmt::join(stages, ", ")),
-                    .suggestion = ""};
+                    .suggestion = others.empty() ? "" : "--framework " + others.front()};
+        }
     }
     if (!enumerate(base, {}).empty())
         return {
@@ -226,17 +235,16 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
             .rule = fmt::format("together leave no plan for this model, batch and {} devices", base.cluster.devices()),
             .allowed = "",
             .suggestion = "fewer of them"};
-    // A multiple of every number of data ranks leaves the model's own.
-    Plan divisible = base;
-    divisible.training.global_batch_size = base.cluster.devices();
-    const std::set<std::int64_t> data = values_of(enumerate(divisible, {}), &Parallelism::data);
+    std::set<std::int64_t> data;
+    const PlanSpace all = enumerate(base, {});
+    for (const auto& [ranks, count] : all.combinations()) data.insert(ranks);
     return {.reason = "batch_divides",
             .field = "training.global_batch_size",
             .found = fmt::format("{}", base.training.global_batch_size),
             .rule = fmt::format("must be a multiple of the data ranks that this model leaves on {} devices",
                                 base.cluster.devices()),
             .allowed = fmt::format("multiples of {}", fmt::join(data, ", ")),
-            .suggestion = fmt::format("{}", *data.begin())};
+            .suggestion = fmt::format("{}", batch_near(base.training.global_batch_size, data))};
 }
 
 void PlanSpace::add(const Parallelism& p) {

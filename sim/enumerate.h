@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -70,6 +71,11 @@ public:
 
     void add(const Parallelism& parallelism);
 
+    // Combinations of tensor, pipeline, chunks and context by the data ranks that they leave, whether these divide
+    // the batch or not.
+    const std::map<std::int64_t, std::int64_t>& combinations() const { return combinations_; }
+    void count_combination(std::int64_t data_ranks) { ++combinations_[data_ranks]; }
+
 private:
     // What differs between plans.
     struct Point {
@@ -85,6 +91,7 @@ private:
 
     Plan base_;
     std::vector<Point> points_;
+    std::map<std::int64_t, std::int64_t> combinations_;
 };
 
 // `base` gives everything but the axes.

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "plan/check.h"
+#include "sim/batch_advice.h"
 #include "sim/plan_costs.h"
 #include "sim/predict.h"
 
@@ -21,6 +23,7 @@ struct Candidate {
     Time time;  // a bound, until it is estimated
     bool feasible = false;
     bool estimated = false;
+    bool not_costed = false;  // found when it was to be estimated
 };
 
 // Why plans fell, counted; the example is the first of them, or the one that nearly fits.
@@ -40,6 +43,7 @@ struct Fall {
     }
 };
 using Falls = std::map<std::string, Fall>;
+constexpr const char* not_costed = "cannot_be_costed";
 
 // The fastest plan for every size of memory: each faster than all that need no more.
 class Front {
@@ -80,11 +84,14 @@ public:
         SweepResult result;
         result.base = base_;
         result.enumerated = static_cast<std::int64_t>(space_.size());
-        for (const Candidate& c : candidates_) {
+        for (std::size_t i = 0; i < candidates_.size(); ++i) {
+            const Candidate& c = candidates_[i];
             result.feasible += c.feasible ? 1 : 0;
             result.estimated += c.estimated ? 1 : 0;
+            if (c.not_costed) falls_[not_costed].add(i, Bytes{});
         }
         for (const auto& [reason, fall] : falls_) result.fell[reason] = told(reason, fall);
+        result.left_out = left_out_by_batch(base_.training.global_batch_size, space_.combinations());
         if (space_.empty()) result.nothing = text(why_nothing(base_, options_.space));
         rank();
         predict(first(ranked_, static_cast<std::size_t>(options_.top)), pareto(), result);
@@ -117,9 +124,21 @@ private:
     void bound_one(std::size_t i, const Plan& plan, PlanCosts& costs, Falls& falls) {
         Candidate& c = candidates_[i];
         if (const std::vector<Rejection> no = check(plan); !no.empty()) {
-            for (const Rejection& r : no) falls[r.reason].add(i, Bytes{});
+            std::set<std::string> reasons;
+            for (const Rejection& r : no)
+                if (reasons.insert(r.reason).second) falls[r.reason].add(i, Bytes{});
             return;
         }
+        try {
+            bound_checked(i, plan, costs, falls);
+        } catch (const UserError&) {  // it cannot be costed; others of the space can
+            c = {};
+            falls[not_costed].add(i, Bytes{});
+        }
+    }
+
+    void bound_checked(std::size_t i, const Plan& plan, PlanCosts& costs, Falls& falls) {
+        Candidate& c = candidates_[i];
         costs.set(plan.parallelism);
         // What is far from fitting need not be known to the byte.
         const Bytes least = costs.least_bytes();
@@ -138,7 +157,14 @@ private:
     void estimate_one(std::size_t i, PlanCosts& costs) {
         Candidate& c = candidates_[i];
         costs.set(space_.parallelism(i));
-        const Time step = costs.step();
+        Time step;
+        try {
+            step = costs.step();
+        } catch (const UserError&) {
+            c.feasible = false;
+            c.not_costed = true;
+            return;
+        }
         FORETRAIN_CHECK(c.time <= step, "a bound exceeds its estimate");
         c.time = step;
         c.estimated = true;
@@ -174,6 +200,7 @@ private:
             });
             for (const std::size_t i : now) {
                 const Candidate& c = candidates_[i];
+                if (!c.estimated) continue;
                 front.add(c.time, c.peak);
                 best.insert(std::upper_bound(best.begin(), best.end(), c.time), c.time);
                 if (best.size() > top) best.pop_back();
@@ -229,6 +256,14 @@ private:
     RejectionCount told(const std::string& reason, const Fall& fall) const {
         const Plan plan = space_.plan(fall.example);
         RejectionCount out{.count = fall.count, .example = describe(plan.parallelism), .text = {}};
+        if (reason == not_costed) {
+            try {
+                estimate(plan);
+            } catch (const UserError& e) {
+                out.text = e.what();
+            }
+            return out;
+        }
         std::vector<Rejection> rejections = check(plan);
         if (rejections.empty()) rejections = check_memory(plan, estimate(plan).memory, capacity_);
         for (const Rejection& r : rejections)

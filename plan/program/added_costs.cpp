@@ -4,24 +4,10 @@
 
 namespace foretrain {
 
-namespace {
-
-// The figure of the last step that `at` reaches; 0 below the first.
-double figure_at(const std::vector<std::pair<int, double>>& steps, double at) {
-    double figure = 0;
-    for (const auto& [from, value] : steps)
-        if (at >= static_cast<double>(from)) figure = value;
-    return figure;
-}
-
-}  // namespace
-
 AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     const SoftwareCosts& c = framework.costs;
     const Parallelism& p = plan.parallelism;
-    const auto peak = plan.cluster.device.peak.find(DType::bf16);
-    const double tera = peak == plan.cluster.device.peak.end() ? 1 : std::max(1.0, peak->second.tera());
-    const Time operation = from_microseconds(figure_at(c.host.operation_us, tera));
+    const Time operation = from_microseconds(figure_at(c.host.operation_us, plan.cluster.device.dense_bf16_tera()));
     AddedCosts a;
     a.launch_forward = operation * c.host.forward_operations;
     a.launch_backward = operation * c.host.backward_operations;

@@ -106,21 +106,32 @@ Operands operands(const QkNormArgs& a) {  // nor here
         qkv, {R, n, a.type}, {R, query, a.type}, {R, key, a.type}, {add, query, a.gradient}, {add, key, a.gradient}};
 }
 
+// In bytes.
+template <class Args>
+Operand scores(const Args& a, Access access) {
+    const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
+    return {access, a.batch * a.heads * a.sequence * keys * a.score_bytes, DType::fp8};
+}
+
 Operands operands(const AttentionForwardArgs& a) {
     const std::int64_t rows = a.batch * a.sequence;
-    return {{R, rows * (a.heads + 2 * a.kv_heads) * a.head_dim, a.type},
-            {W, rows * a.heads * a.head_dim, a.type},
-            {W, rows * a.heads, row_type(a.type)}};
+    Operands o{{R, rows * (a.heads + 2 * a.kv_heads) * a.head_dim, a.type},
+               {W, rows * a.heads * a.head_dim, a.type},
+               {W, rows * a.heads, row_type(a.type)}};
+    if (a.score_bytes > 0) o.add(scores(a, W));
+    return o;
 }
 
 Operands operands(const AttentionBackwardArgs& a) {
     const std::int64_t rows = a.batch * a.sequence;
     const std::int64_t qkv = rows * (a.heads + 2 * a.kv_heads) * a.head_dim, context = rows * a.heads * a.head_dim;
-    return {{R, context, a.type},
-            {R, qkv, a.type},
-            {R, context, a.type},
-            {R, rows * a.heads, row_type(a.type)},
-            {W, qkv, a.type}};
+    Operands o{{R, context, a.type},
+               {R, qkv, a.type},
+               {R, context, a.type},
+               {R, rows * a.heads, row_type(a.type)},
+               {W, qkv, a.type}};
+    if (a.score_bytes > 0) o.add(scores(a, R));
+    return o;
 }
 
 Operands operands(const RingAttentionArgs& a) {

@@ -138,18 +138,22 @@ struct QkNormArgs {
 // a query sees its own position and the window - 1 before it.
 // Operands: const qkv (batch*sequence, (heads + 2 kv_heads) head_dim), context (batch*sequence,
 // heads*head_dim), lse (batch*sequence, heads). Scale 1/sqrt(head_dim).
+// Other frameworks' attention that is not fused keeps `score_bytes` of each score, masked or not, in one more
+// operand: predicted, never executed.
 struct AttentionForwardArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     DType type = DType::fp32;
-    std::int64_t window = 0;  // 0: none
+    std::int64_t window = 0;       // 0: none
+    std::int64_t score_bytes = 0;  // 0: fused
     bool operator==(const AttentionForwardArgs&) const = default;
 };
 
-// Operands: const dcontext, const qkv, const context, const lse, dqkv.
+// Operands: const dcontext, const qkv, const context, const lse, dqkv; const scores where they were kept.
 struct AttentionBackwardArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     DType type = DType::fp32;
     std::int64_t window = 0;
+    std::int64_t score_bytes = 0;
     bool operator==(const AttentionBackwardArgs&) const = default;
 };
 

@@ -86,7 +86,7 @@ template <class A>
 constexpr auto attention_fields() {
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
                       Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"type", &A::type},
-                      Field{"window", &A::window, rare});
+                      Field{"window", &A::window, rare}, Field{"score_bytes", &A::score_bytes, rare});
 }
 constexpr auto fields(const AttentionForwardArgs&) { return attention_fields<AttentionForwardArgs>(); }
 constexpr auto fields(const AttentionBackwardArgs&) { return attention_fields<AttentionBackwardArgs>(); }

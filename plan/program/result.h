@@ -120,12 +120,21 @@ struct RejectionCount {
     std::string text;     // why
 };
 
+// Combinations of tensor, pipeline, chunks and context that are no plans because the batch is no multiple of
+// the data ranks that they leave.
+struct LeftOutByBatch {
+    std::int64_t combinations = 0, of = 0;
+    std::int64_t batch = 0;  // that leaves out only `then_left_out`; 0 where nothing is left out
+    std::int64_t then_left_out = 0;
+};
+
 struct SweepResult {
     Plan base;                                   // model, cluster, framework, training
     std::int64_t enumerated = 0;                 // tuples that divide
     std::int64_t feasible = 0;                   // of them, that check and fit
     std::int64_t estimated = 0;                  // of them, not excluded by their bound
     std::map<std::string, RejectionCount> fell;  // reason -> how many
+    LeftOutByBatch left_out;                     // before anything is enumerated
     std::string nothing;                         // why nothing was enumerated; empty if something was
     std::vector<Prediction> best;                // fastest first; ties by plan order
     std::vector<Prediction> pareto;              // step time against peak memory, fastest first

@@ -16,7 +16,7 @@ using Tensor = PassBuilder::Tensor;
 // Indices in Stage::saved of what a layer keeps; -1: not kept.
 struct LayerSaved {
     std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
-    std::int32_t raw_qk = -1, attended = -1, mlp_out = -1;
+    std::int32_t raw_qk = -1, attended = -1, mlp_out = -1, scores = -1;
 };
 
 class StageBuilder {
@@ -72,7 +72,7 @@ private:
 
     // make(name, member of LayerSaved, elements, type) answers with a tensor.
     template <class Make>
-    LayerTensors layer_tensors(const TransformerPasses& t, Tensor x, Make&& make) {
+    LayerTensors layer_tensors(const TransformerPasses& t, std::int32_t layer, Tensor x, Make&& make) {
         const DType w = c_.types.weight;
         LayerTensors s;
         s.x = x;
@@ -82,6 +82,7 @@ private:
             s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
         s.context = make("context", &LayerSaved::context, t.context_elements(), w);
         s.lse = make("lse", &LayerSaved::lse, t.lse_elements(), c_.statistics);
+        if (c_.score_bytes > 0) s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
         if (!c_.model.is_parallel()) s.y = make("y", &LayerSaved::y, t.stream_elements(), w);
         s.norm2 = s.norm1;
         if (c_.model.block != Block::parallel_shared_norm)
@@ -94,8 +95,8 @@ private:
         return s;
     }
 
-    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, Tensor x) {
-        return layer_tensors(t, x,
+    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
+        return layer_tensors(t, layer, x,
                              [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
                                  return b.transient(what, elements, type);
                              });
@@ -105,8 +106,9 @@ private:
     LayerTensors stored_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
         LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
         return layer_tensors(
-            t, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
-                const bool core = member == &LayerSaved::context || member == &LayerSaved::lse;
+            t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
+                const bool core =
+                    member == &LayerSaved::context || member == &LayerSaved::lse || member == &LayerSaved::scores;
                 if (core && selective()) return b.transient(what, elements, type);
                 if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
                 return b.saved(saved.*member);
@@ -160,7 +162,8 @@ private:
             b.cut(segment.first);
             const std::int32_t begun = b.begin_layers(segment.first);
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
-                const LayerTensors s = segment.recomputed ? transient_layer(b, t, x) : stored_layer(b, t, layer, x);
+                const LayerTensors s =
+                    segment.recomputed ? transient_layer(b, t, layer, x) : stored_layer(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
@@ -231,7 +234,7 @@ private:
                 if (selective()) t.core_attention(layer, out.back());
                 continue;
             }
-            out.push_back(transient_layer(b, t, x));
+            out.push_back(transient_layer(b, t, layer, x));
             if (layer + 1 == segment.end() && c_.recompute_stops_early) {
                 t.layer_forward_kept(layer, out.back());
             } else {
@@ -304,6 +307,7 @@ StageContext make_context(const Plan& plan) {
     c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
     c.added = added_costs(plan, framework);
+    c.score_bytes = framework.costs.unfused.score_bytes;
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = plan.parallelism.effective_zero();
     return c;

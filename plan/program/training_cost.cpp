@@ -33,7 +33,7 @@ void set_energy(TrainingCost& c, const ClusterSpec& cluster, const std::optional
     if (stated) {
         c.watts = *stated;
     } else if (cluster.power_watts_per_node > 0) {
-        c.watts = cluster.power_watts_per_node / cluster.devices_per_node;
+        c.watts = cluster.power_watts_per_node / cluster.devices_of_node();
         c.assumed.push_back(fmt::format("power: {:.0f} W a GPU, its share of a {} node at most{}", c.watts,
                                         cluster.name, source_of(cluster.sources, "power_watts_per_node")));
     } else if (cluster.device.power_watts > 0) {

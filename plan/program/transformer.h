@@ -28,6 +28,7 @@ struct LayerTensors {
     PassBuilder::Tensor raw_qk = -1;    // (T, (a + g) d / t) before the query-key norm, if there is one
     PassBuilder::Tensor attended = -1;  // (R, h) of the attention, and
     PassBuilder::Tensor mlp_out = -1;   // (R, h) of the MLP: what post norms read, if there are any
+    PassBuilder::Tensor scores = -1;    // (b a / t, s, s) bytes, if attention is not fused
 };
 
 // What the attention of a parallel block leaves to the MLP, with which it shares its collectives.
@@ -73,6 +74,7 @@ public:
     std::int64_t act_elements() const { return tokens_ * f_; }
     std::int64_t raw_qk_elements() const { return tokens_ * (q_ + c_.model.kv_size() / t_); }
     std::int64_t logit_elements() const { return tokens_ * vocab_; }
+    std::int64_t score_elements(std::int32_t layer) const;  // bytes
 
 private:
     Tensor full(Tensor rows, const char* what);       // (R, h) -> (T, h)

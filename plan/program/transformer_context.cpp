@@ -9,6 +9,9 @@
 // All-to-all: queries, keys and values are exchanged for whole sequences of a share of the heads, and the
 // context back (DeepSpeed-Ulysses, arXiv:2309.14509). The backward pass exchanges the context again
 // rather than keep it twice.
+#include <algorithm>
+#include <vector>
+
 #include "plan/program/transformer.h"
 
 namespace foretrain {
@@ -31,7 +34,15 @@ Args TransformerPasses::attention_args(std::int32_t layer) const {
             .kv_heads = c_.model.kv_heads / ranks,
             .head_dim = c_.model.head_dim,
             .type = w_,
-            .window = window(layer)};
+            .window = window(layer),
+            .score_bytes = c_.score_bytes};
+}
+
+std::int64_t TransformerPasses::score_elements(std::int32_t layer) const {
+    if (c_.score_bytes == 0) return 0;
+    const AttentionForwardArgs a = attention_args<AttentionForwardArgs>(layer);
+    const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
+    return a.batch * a.heads * a.sequence * keys * a.score_bytes;
 }
 
 // ---- all-to-all -----------------------------------------------------------------------------
@@ -132,7 +143,9 @@ void TransformerPasses::core_attention(std::int32_t layer, const LayerTensors& s
     b_.section("attention", layer);
     if (context_ > 1 && !exchanges_heads()) return ring_attention(s);
     const Tensor context = exchanges_heads() ? b_.transient("context", tokens_ * q_, w_) : s.context;
-    b_.kernel(attention_args<AttentionForwardArgs>(layer), {s.qkv, context, s.lse});
+    std::vector<Tensor> operands{s.qkv, context, s.lse};
+    if (s.scores >= 0) operands.push_back(s.scores);
+    b_.kernel(attention_args<AttentionForwardArgs>(layer), operands);
     if (exchanges_heads()) by_tokens(context, s.context, q_);
 }
 
@@ -143,7 +156,9 @@ TransformerPasses::Tensor TransformerPasses::core_attention_backward(std::int32_
     const AttentionBackwardArgs args = attention_args<AttentionBackwardArgs>(layer);
     const Tensor dqkv = b_.transient("dqkv", tokens_ * qkv_, w_);
     if (!exchanges_heads()) {
-        b_.kernel(args, {dcontext, s.qkv, s.context, s.lse, dqkv});
+        std::vector<Tensor> operands{dcontext, s.qkv, s.context, s.lse, dqkv};
+        if (s.scores >= 0) operands.push_back(s.scores);
+        b_.kernel(args, operands);
         return dqkv;
     }
     const auto heads = [&](const char* what, std::int64_t width) { return b_.transient(what, tokens_ * width, w_); };
@@ -151,7 +166,9 @@ TransformerPasses::Tensor TransformerPasses::core_attention_backward(std::int32_
     by_heads(s.context, context_heads, q_);
     by_heads(dcontext, dcontext_heads, q_);
     const Tensor dqkv_heads = heads("dqkv_heads", qkv_);
-    b_.kernel(args, {dcontext_heads, s.qkv, context_heads, s.lse, dqkv_heads});
+    std::vector<Tensor> operands{dcontext_heads, s.qkv, context_heads, s.lse, dqkv_heads};
+    if (s.scores >= 0) operands.push_back(s.scores);
+    b_.kernel(args, operands);
     by_tokens(dqkv_heads, dqkv, qkv_);
     return dqkv;
 }

@@ -34,5 +34,11 @@ TEST(Nearest, AFamilyIsNearerThanAnotherOfItsKind) {
 
 TEST(Check, ThrowsAnInternalError) { EXPECT_THROW(FORETRAIN_CHECK(1 == 2, "no"), InternalError); }
 
+TEST(Shortened, IsNotCutInsideACharacter) {
+    EXPECT_EQ(shortened("abc", 3), "abc");
+    EXPECT_EQ(shortened("abcd", 3), "abc...");
+    EXPECT_EQ(shortened("ab\xc3\xa9", 3), "ab...");
+}
+
 }  // namespace
 }  // namespace foretrain

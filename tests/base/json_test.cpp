@@ -222,5 +222,26 @@ TEST(Json, IsLinearInTheSizeOfTheText) {
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20.0);
 }
 
+TEST(JsonLines, NamesTheLineOfEach) {
+    const std::vector<Json> values = Json::parse_lines("{\"a\": 1}\r\n\n  \t\n[2]", "runs.jsonl");
+    ASSERT_EQ(values.size(), 2u);
+    EXPECT_EQ(values[0].file(), "runs.jsonl:1");
+    EXPECT_EQ(values[1].file(), "runs.jsonl:4");
+    EXPECT_TRUE(Json::parse_lines("\n \n", "runs.jsonl").empty());
+    const UserErrorText t = refusal([] { Json::parse_lines("1\n{\"a\" 2}\n", "runs.jsonl"); });
+    EXPECT_EQ(t.file, "runs.jsonl:2");
+    EXPECT_EQ(t.field, "column 6");
+}
+
+TEST(Json, WhatIsNotSupportedYetIsAKindOfUserError) {
+    const Json value = Json::parse("{\"a\": 1}", "x.json").at("a");
+    try {
+        value.unsupported(value.found(), "2");
+        FAIL();
+    } catch (const Unsupported& e) {
+        EXPECT_STREQ(e.what(), "x.json: a: found 1, which is not supported yet; expected 2");
+    }
+}
+
 }  // namespace
 }  // namespace foretrain

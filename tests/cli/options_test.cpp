@@ -20,6 +20,8 @@ const Syntax& syntax() {
                                        {"ratio", "X", "how much"},
                                        {"overlap", "on|off", "whether"},
                                        {"tensor", "N,...", "which"},
+                                       {"plan", "FILE", "what to read"},
+                                       {"save-plan", "FILE", "what to write"},
                                        {"force", "", "a switch"}}},
                                      output_options()},
                           .positional = 1};
@@ -127,6 +129,22 @@ TEST(Options, OutputIsTriedBeforeTheWork) {
                   check_output(parsed({"--output", folder.file("missing/x")}));
               }).substr(0, 22),
               "command line: --output");
+}
+
+TEST(Options, NoResultOverwritesAnother) {
+    const TemporaryFolder folder;
+    const std::string plan = folder.file("plan"), other = folder.file("other");
+    write_file("output", plan, "a plan");
+    EXPECT_EQ(complaint([&] {
+                  check_output(parsed({"--output", other, "--save-plan", other}));
+              }).substr(0, 25),
+              "command line: --save-plan");
+    EXPECT_EQ(complaint([&] {
+                  check_output(parsed({"--plan", plan, "--output", plan}));
+              }).substr(0, 22),
+              "command line: --output");
+    check_output(parsed({"--plan", plan, "--save-plan", plan}));  // what people do to keep an option in it
+    check_output(parsed({"--output", "/dev/null", "--save-plan", "/dev/null"}));
 }
 
 TEST(Options, HelpShowsExamplesAndEveryOption) {

@@ -168,6 +168,16 @@ TEST(PlanOptions, ASweepsBaseHasNoAxes) {
     EXPECT_EQ(p.training.precision, DType::fp32);
 }
 
+TEST(PlanOptions, ASweepRefusesStagesOfItsOwn) {
+    const PlanFile file(R"({"parallelism": {"pipeline": 2, "stage_layers": [7, 5]}})");
+    try {
+        sweep_base_from_options(parsed(sweep_base_option_groups(), {"--plan", file.path()}));
+        ADD_FAILURE() << "it dropped them";
+    } catch (const UserError& e) {
+        EXPECT_EQ(e.text().field, "parallelism.stage_layers");
+    }
+}
+
 std::string complaint(const Arguments& arguments) {
     try {
         plan_of(arguments);

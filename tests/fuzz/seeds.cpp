@@ -108,6 +108,14 @@ void add_plans(Seeds& seeds) {
  "framework": "megatron-lm", "training": {"global_batch_size": 16, "sequence_length": 128, "precision": "bf16"},
  "parallelism": {"tensor": 4, "pipeline": 2, "sequence_parallel": true, "zero_stage": 1, "micro_batch_size": 1,
  "schedule": "1f1b", "recompute": {"block_layers": 1}, "overlap": {"gradient_reduce": true, "parameter_gather": false}}})");
+    std::string record = R"({"id": "a-1", "source": "b", "framework": "megatron-lm", "framework_release": "25.09",
+ "framework_detail": "TE 2.1", "model": {"layers": 4, "hidden_size": 64, "attention_heads": 4, "vocab_size": 60},
+ "cluster": {"gpu": "h100-sxm-80gb", "gpus": 8}, "training": {"global_batch_size": 16, "sequence_length": 128,
+ "flash_attention": true, "compiled": false, "gradient_dtype": "bf16"}, "parallelism": {"tensor": 2, "pipeline": 2,
+ "virtual_pipeline": 2, "schedule": "interleaved-1f1b"}, "measured": {"step_time_s": 1.5, "peak_allocated_gib": 2}})";
+    std::replace(record.begin(), record.end(), '\n', ' ');  // one a line
+    seeds.add("run_record", record);
+    seeds.add("run_record", R"({"args": {"bf16": "true"}, "world_size": 8})");
     for (const char* words :
          {"estimate\n--model\ngpt2\n--cluster\ndgx-a100\n--global-batch-size\n8\n--sequence-length\n64",
           "estimate\n--model=gpt-mini\n--cluster=dgx-h100\n--nodes=2\n--global-batch-size=32\n"

@@ -132,6 +132,24 @@ TEST(GoldenActivations, SequenceParallelismSplitsThemAll) {
     EXPECT_EQ(slot(three_stages({.tensor = 4, .sequence_parallel = true}), middle), layers * layer - 2 * h * T / 4);
 }
 
+// Megatron-LM's first versions keep 5 bytes of each of b a s^2 / t scores (softmax and its dropout 2 each, the mask
+// 1); selective recompute keeps none of them (arXiv:2205.05198, section 4.1).
+TEST(GoldenActivations, UnfusedAttentionKeepsItsScores) {
+    const auto added = [](Parallelism parallelism) {
+        const Parallelism selective = [&] {
+            Parallelism p = parallelism;
+            p.recompute = {Kind::selective, 0};
+            return p;
+        }();
+        const std::int64_t context_and_sums = (2 * h + 4 * a) * T / parallelism.tensor;
+        return slot(three_stages(parallelism, "megatron-lm@2022"), middle) -
+               slot(three_stages(selective, "megatron-lm@2022"), middle) - layers * context_and_sums;
+    };
+    EXPECT_EQ(added({}), layers * 5 * a * s * s * b);
+    EXPECT_EQ(added({.tensor = 2}), layers * 5 * a * s * s * b / 2);
+    EXPECT_EQ(slot(three_stages({}, "megatron-lm@2024"), middle), slot(three_stages({}), middle)) << "fused since";
+}
+
 // The core of attention is computed again: its sums and its result are not kept. (Where attention is not
 // fused this is the term 5 a s^2 b, and the result is kept.)
 TEST(GoldenActivations, SelectiveRecomputeKeepsNoContext) {

@@ -93,6 +93,8 @@ TEST(ClusterFile, PathsAreRelativeToTheFileTheyStandIn) {
     EXPECT_EQ(cluster_from_json(Json::parse_file((folder / "plan.json").string()).at("cluster")).device.name,
               "a100-sxm-80gb");
     EXPECT_EQ(read_cluster((folder / "inner" / "c.json").string()).devices(), 1);
+    std::ofstream(folder / "inner" / "ours.json") << R"({"like": "dgx-h100"})";
+    EXPECT_EQ(read_cluster((folder / "inner" / "ours.json").string()).name, "ours") << "not its GPU's name";
     std::filesystem::remove_all(folder);
 }
 
@@ -121,7 +123,7 @@ TEST(ClusterFile, StatesWhatDiffersFromAPreset) {
 TEST(ClusterFile, RefusesUnknownNamesAndKeys) {
     const UserErrorText t = refusal([] { read_cluster("dgx-h10"); });
     EXPECT_EQ(t.suggestion, "dgx-h100");
-    EXPECT_NE(t.expected.find("dgx-a100"), std::string::npos);
+    EXPECT_NE(t.expected.find("presets (`foretrain clusters` lists them)"), std::string::npos);
     refusal([] { read_cluster(""); });
     refusal([] { read_cluster("a100-sxm-80gb"); });  // a device, not a cluster
     refusal([] { read_cluster(std::string(1 << 20, 'x')); });
@@ -214,6 +216,11 @@ TEST(ClusterFile, Scales) {
     scale_to_devices(c, 3);
     EXPECT_EQ(c.devices_per_node, 3);
     EXPECT_EQ(c.nodes, 1);
+    EXPECT_EQ(c.devices_of_node(), 8);
+    EXPECT_EQ(cluster_from_json(cluster_to_json(c)), c);
+    scale_to_devices(c, 16);
+    EXPECT_EQ(c.devices_per_node, 8) << "a node is whole again";
+    EXPECT_EQ(c.nodes, 2);
     ClusterSpec rack = read_cluster("gb200-nvl72");
     scale_to_nodes(rack, 2);
     EXPECT_EQ(rack.devices(), 144);
@@ -224,6 +231,8 @@ TEST(ClusterFile, Scales) {
     rack = read_cluster("gb200-nvl72");
     scale_to_devices(rack, 8);
     EXPECT_EQ(rack.devices_per_node, 8);
+    scale_to_devices(rack, 144);
+    EXPECT_EQ(rack.network, read_cluster("gb200-nvl72").network) << "with all NICs of its trays";
     refusal([&] {
         ClusterSpec r = read_cluster("gb200-nvl72");
         scale_to_devices(r, 148);

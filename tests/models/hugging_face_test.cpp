@@ -80,12 +80,17 @@ TEST(HuggingFace, RefusesOtherTypesByName) {
         if (key != nullptr) config.set(key, 8);
         return refusal([&] { model_from_json(Json::parse(config.dump(), "config.json")); }).found;
     };
-    EXPECT_EQ(found("bert", nullptr), "\"bert\", which is not supported");
+    EXPECT_EQ(found("bert", nullptr), "\"bert\", a model with an encoder, which is not supported");
+    EXPECT_EQ(found("mixtral", nullptr), "\"mixtral\", a mixture of experts, which is not supported yet");
+    EXPECT_EQ(found("other", nullptr), "\"other\", which is not supported");
     EXPECT_EQ(found("mixtral", "num_local_experts"), "\"mixtral\", a mixture of experts, which is not supported yet");
     EXPECT_EQ(found("deepseek_v9", "n_routed_experts"),
               "\"deepseek_v9\", a mixture of experts, which is not supported yet");
     EXPECT_EQ(found("minicpm3", "kv_lora_rank"), "\"minicpm3\", with latent attention, which is not supported yet");
     EXPECT_EQ(refusal([] { changed(llama_config, "model_type", Json("lama")); }).suggestion, "llama");
+    EXPECT_EQ(refusal([] { changed(llama_config, "model_type", Json("mixtral")); }).suggestion, "")
+        << "mistral is another class of model";
+    EXPECT_LT(refusal([] { changed(llama_config, "model_type", Json("mixtral")); }).expected.size(), 100u);
 }
 
 TEST(HuggingFace, RefusesFilesWithoutALanguageModelHead) {

@@ -43,6 +43,9 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
         EXPECT_EQ(e.text().found, "\"megatron-lm@2012\"");
         EXPECT_EQ(e.text().suggestion, "megatron-lm@2022");
     }
+    EXPECT_EQ(unknown_framework("torchtitan").suggestion, "fsdp@torchtitan");
+    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"fsdp", "deepspeed"}));
+    EXPECT_EQ(frameworks_with_zero(3, false, true), std::vector<std::string>{"fsdp"});
     EXPECT_EQ(find_framework("megatron-lm@"), nullptr);
     EXPECT_EQ(find_framework("@2021"), nullptr);
 }
@@ -92,6 +95,14 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
     EXPECT_EQ(field(R"({"version": "1", "costs": {"hosts": {}}})"), "versions[0].costs.hosts");
     EXPECT_EQ(field(R"({"version": "1", "costs": {"messages": {"interleaved": 1001}}, "sources": {"messages": ""}})"),
               "versions[0].costs.messages.interleaved");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {"details": ["x"]}})"), "versions[0].stands_for");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {"from_month": "May"}, "sources": {"stands_for": "a"}},)"
+                    R"({"version": "2", "like": "1"})"),
+              "versions[0].stands_for.from_month");
+    EXPECT_EQ(field(R"({"version": "1", "stands_for": {}, "sources": {"stands_for": "a"}},)"
+                    R"({"version": "2", "like": "1", "stands_for": {}})"),
+              "versions[1].stands_for")
+        << "each version's own";
     EXPECT_EQ(field(R"({"version": "1"})"), "");
 }
 

@@ -43,6 +43,8 @@ TEST(TrainingCost, SaysWhatItAssumed) {
     ASSERT_EQ(c.assumed.size(), 2u);
     EXPECT_NE(c.assumed[0].find("1 to 3 US dollars"), std::string::npos) << c.assumed[0];
     EXPECT_NE(c.assumed[1].find("1000 W"), std::string::npos) << c.assumed[1];
+    p.plan.cluster.devices_per_whole_node = 2 * p.plan.cluster.devices_per_node;
+    EXPECT_DOUBLE_EQ(training_cost(p, {.tokens = 1}).watts, 500) << "of a node that is used by half";
     p.plan.cluster.power_watts_per_node = 0;
     EXPECT_DOUBLE_EQ(training_cost(p, {.tokens = 1}).watts, 700);
 }

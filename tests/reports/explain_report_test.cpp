@@ -221,7 +221,7 @@ RangeResult range() {
 
 TEST(SizesReport, ListsEverySizeAndTheFronts) {
     expect_parts(sizes_table(range()),
-                 {"th        8   2.000", "576 to 864", "16 GPUs: batch_divides: 8 must be", "none"});
+                 {"speed, hours     8   2.000", "576 to 864", "16 GPUs: batch_divides: 8 must be", "none"});
     const Json json = Json::parse(sizes_json(range()).dump(), "report");
     EXPECT_EQ(json.at("space").at("enumerated").integer(0, 999), 150);
     EXPECT_EQ(json.at("plans").items().size(), 1u);

@@ -150,7 +150,7 @@ TEST(PredictionReport, JsonHasTheDesignsForm) {
               (std::vector<std::string>{"plan", "feasible", "rejections", "step_time_s", "tokens_per_second",
                                         "tokens_per_second_per_gpu", "model_tflops_per_gpu", "mfu", "mfu_causal", "hfu",
                                         "breakdown_s", "communication_bytes_per_gpu", "memory", "host_memory_per_node",
-                                        "kernels_by_pass_s", "communication_by_collective"}));
+                                        "kernels_by_pass_s", "communication_by_collective", "framework_version"}));
     EXPECT_DOUBLE_EQ(json.at("step_time_s").number(0, 10), 2);
     EXPECT_DOUBLE_EQ(json.at("tokens_per_second_per_gpu").number(0, 1e9), 1000);
     double sum = 0;

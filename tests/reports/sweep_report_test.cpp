@@ -66,13 +66,50 @@ TEST(SweepReport, ALongFrontIsThinned) {
         r.pareto.back().step = from_seconds(static_cast<double>(2 + i));
         r.pareto.back().memory = {{.weights = Bytes{(1000 - 10 * i) * MiB}}};
     }
-    const std::string table = sweep_table(r, 1);
+    const std::string table = sweep_table(r, 10);
     EXPECT_TRUE(contains(table, "peak MiB")) << table;
     EXPECT_TRUE(contains(table, "890.00")) << table;
-    EXPECT_TRUE(contains(table, "4 of 12, each saving 5 % or more")) << table;
+    EXPECT_TRUE(contains(table, "each saves 5 % or more")) << table;
+    EXPECT_TRUE(contains(table, "  and 8 more (--format json)\n")) << table;
     EXPECT_TRUE(contains(table, "7000.00")) << table;   // 950 MiB
     EXPECT_FALSE(contains(table, "6000.00")) << table;  // 960 MiB
     EXPECT_TRUE(contains(table, "13000.00")) << table;  // the smallest
+
+    const std::string two = sweep_table(r, 2);  // the fastest and the smallest
+    EXPECT_TRUE(contains(two, "  and 10 more (--format json)\n")) << two;
+    EXPECT_TRUE(contains(two, "13000.00")) << two;
+    EXPECT_FALSE(contains(two, "7000.00")) << two;
+}
+
+TEST(SweepReport, TightPlansAreMarkedAndTheMarkExplainedOnce) {
+    SweepResult r = result();
+    const std::string roomy = sweep_table(r, 10);
+    EXPECT_FALSE(contains(roomy, "! tight")) << roomy;
+    r.best[1].memory[1].activations = Bytes{4 * GiB + 6 * GiB / 10};  // 9.6 of 10 GiB
+    r.pareto.push_back(r.best[1]);
+    const std::string table = sweep_table(r, 10);
+    EXPECT_TRUE(contains(table, "9.60!\n")) << table;
+    EXPECT_FALSE(contains(table, "8.00!")) << table;
+    const std::size_t note = table.find("! tight: less than a twentieth of the device to spare");
+    EXPECT_NE(note, std::string::npos) << table;
+    EXPECT_EQ(table.find("! tight", note + 1), std::string::npos) << table;
+    r.best.pop_back();  // only the front has one
+    EXPECT_TRUE(contains(sweep_table(r, 10), "! tight"));
+}
+
+TEST(SweepReport, SaysWhatTheBatchLeavesOut) {
+    SweepResult r = result();
+    EXPECT_FALSE(contains(sweep_table(r, 10), "Not tried"));
+    r.left_out = {.combinations = 1200, .of = 1300, .batch = 24, .then_left_out = 7};
+    const std::string table = sweep_table(r, 10);
+    EXPECT_TRUE(contains(table, "Not tried: 1 200 of 1 300 combinations")) << table;
+    EXPECT_TRUE(contains(table, "A batch of 24 would allow all but 7.")) << table;
+    const Json space = Json::parse(sweep_json(r).dump(), "report").at("space");
+    EXPECT_EQ(space.at("left_out_by_batch").at("batch").integer(0, 99), 24);
+}
+
+TEST(SweepReport, TheFirstTableHasALegend) {
+    EXPECT_TRUE(contains(sweep_table(result(), 10), "  tp tensor, pp pipeline, dp data, v chunks/stage"));
 }
 
 TEST(SweepReport, WithoutAFeasiblePlanItSaysWhy) {

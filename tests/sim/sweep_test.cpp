@@ -163,6 +163,31 @@ TEST(Sweep, CountsWhyPlansFell) {
     EXPECT_NE(result.fell.at("out_of_memory").text.find("GiB"), std::string::npos);
 }
 
+// Each plan once for each reason.
+TEST(Sweep, CountsAPlanOnceForAReason) {
+    const SweepResult result = sweep(base("gpt2", 1, std::int64_t{1} << 40, 1024, "megatron-lm"), {});
+    ASSERT_FALSE(result.fell.empty());
+    for (const auto& [reason, fell] : result.fell) EXPECT_LE(fell.count, result.enumerated) << reason;
+}
+
+// A sequence that takes one rank longer than a Time is for leaves the plans that share it.
+TEST(Sweep, WhatCannotBeCostedLeavesTheRest) {
+    Plan from = base("gpt2", 64, 64, 1 << 25, "megatron-lm");
+    from.cluster = read_cluster("dgx-h100");
+    scale_to_devices(from.cluster, 64);
+    from.model.layers = 1;
+    from.model.hidden_size = 128;
+    from.model.attention_heads = from.model.kv_heads = 2;
+    from.model.ffn_hidden_size = 512;
+    from.model.positions = Positions::rope;
+    from.model.gated_mlp = true;
+    from.model.vocab_size = 1000;
+    const SweepResult result = sweep(from, {});
+    ASSERT_TRUE(result.fell.contains("cannot_be_costed"));
+    EXPECT_NE(result.fell.at("cannot_be_costed").text.find("more than 1000 s"), std::string::npos);
+    EXPECT_GT(result.feasible, 0);
+}
+
 TEST(Sweep, MaxMemoryIsObeyed) {
     const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
     const Bytes limit{6 * GiB};
@@ -237,7 +262,8 @@ TEST(Enumerate, SaysWhyThereIsNothing) {
     micro_batch.micro_batch_size = {3};
     EXPECT_TRUE(why(plan, micro_batch).starts_with("parallelism.micro_batch_size = 3: "));
     EXPECT_EQ(why(plan, {.zero_stage = {2, 3}}),
-              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices (allowed: 0, 1)");
+              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices; fsdp and deepspeed have 2 "
+              "(allowed: 0, 1; try --framework fsdp)");
     together.tensor = {3};
     together.data = {3};
     EXPECT_TRUE(why(plan, together).starts_with("parallelism = the values of the axes: together leave no plan"));

@@ -1,0 +1,232 @@
+#include "plan/run_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_name.h"
+#include "hardware/device_file.h"
+#include "plan/framework.h"
+#include "plan/framework_version.h"
+#include "plan/plan_file.h"
+
+namespace foretrain {
+
+namespace {
+
+constexpr double longest_step_s = 1e6;
+constexpr double most_gib = 1e6;
+constexpr std::size_t longest_name = 40;  // in a reason
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+
+// Why no plan can say what a record does.
+struct Refusal {
+    std::string reason, why;
+};
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20; }
+
+std::string text_or_nothing(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
+
+std::optional<bool> flag_of(const Json& value, const char* key) {
+    if (!value.has(key)) return std::nullopt;
+    return value.at(key).boolean();
+}
+
+std::optional<double> positive(const Json& measured, const char* key, double most) {
+    if (!measured.has(key)) return std::nullopt;
+    return measured.at(key).number(1e-9, most);
+}
+
+Json without(const Json& object, const std::vector<std::string>& keys) {
+    Json out = Json::object();
+    for (const std::string& key : object.keys())
+        if (std::find(keys.begin(), keys.end(), key) == keys.end()) out.set(key, object.at(key));
+    return out;
+}
+
+// "parallelism.recompute": "selective_op" is counted as "recompute selective_op", "model.moe" as "moe".
+Refusal unsupported_in(const Json& record, const UserErrorText& text) {
+    Json value = record;
+    std::string field = text.field;
+    for (std::size_t from = 0; from < field.size() && value.is_object();) {
+        const std::size_t dot = std::min(field.find('.', from), field.size());
+        value = value.get(field.substr(from, dot - from));
+        from = dot + 1;
+    }
+    std::string reason = field.substr(field.find('.') + 1);
+    if (value.is_string()) reason += " " + shortened(value.string(), longest_name);
+    return {reason, fmt::format("{}: {}", field, text.found)};
+}
+
+// The profile that the record names or that stands for what it says of its software.
+struct Software {
+    Json framework;  // for a plan; null: the cluster's own
+    std::optional<Refusal> refusal;
+    bool assumed = false;
+};
+
+Software software_of(const Json& record) {
+    if (!record.has("framework")) return {};
+    const Json framework = record.at("framework");
+    const bool object = framework.is_object();
+    const std::string stated = object ? framework.at("name").string() : framework.string();
+    const std::string name = stated.substr(0, stated.find('@'));
+    if (find_framework(name) == nullptr) {
+        const UnknownFramework unknown = unknown_framework(name);
+        return {{},
+                Refusal{"framework " + shortened(name, longest_name),
+                        fmt::format("no profile of this framework; there are {}{}", unknown.allowed,
+                                    unknown.suggestion.empty() ? "" : " (try " + unknown.suggestion + ")")}};
+    }
+    if (name != stated || (object && framework.has("version"))) return {framework, {}};
+    const Json training = record.at("training");
+    const VersionChoice choice = choose_version({.name = name,
+                                                 .release = text_or_nothing(record, "framework_release"),
+                                                 .detail = text_or_nothing(record, "framework_detail"),
+                                                 .compiled = flag_of(training, "compiled"),
+                                                 .flash_attention = flag_of(training, "flash_attention")});
+    if (choice.reference.empty()) return {{}, Refusal{choice.reason, choice.why}};
+    return {Json(choice.reference), {}, choice.assumed};
+}
+
+// A model without a length of its learned positions was trained on sequences of that length.
+Json model_of(const Json& record, std::int64_t sequence) {
+    Json model = record.at("model");
+    if (!model.is_object() || model.has("model_type") || model.has("max_positions")) return model;
+    const bool learned = model.has("positions") ? model.at("positions").string() == "learned"
+                                                : !flag_of(model, "gated_mlp").value_or(false);
+    return learned ? model.set("max_positions", sequence) : model;
+}
+
+Json parallelism_of(const Json& record, RunRecord& out, std::optional<Refusal>& refusal) {
+    if (!record.has("parallelism")) return Json::object();
+    const Json stated = record.at("parallelism");
+    Json parallelism = without(stated, {"schedule"});
+    const auto size = [&](const char* key) { return stated.has(key) ? stated.at(key).integer(1, largest) : 1; };
+    const std::int64_t chunks_a_stage = size("virtual_pipeline"), stages = size("pipeline");
+    if (stated.has("schedule")) {
+        const bool interleaved =
+            stated.at("schedule").is_string() && stated.at("schedule").string() == "interleaved-1f1b";
+        if (interleaved && chunks_a_stage == 1)
+            refusal = {"contradiction", "an interleaved schedule with one chunk a stage"};
+        parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
+    }
+    // Where the layers do not divide but would with two more, embedding and head count as one each: so 126 layers
+    // were trained on 16 stages.
+    const Json model = record.at("model");
+    const std::vector<std::string> keys{"stage_layers", "first_stage_layers", "last_stage_layers",
+                                        "embedding_and_head_as_layers"};
+    const bool says = std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return stated.has(key); });
+    if (!says && model.has("layers")) {
+        const std::int64_t layers = model.at("layers").integer(1, largest);
+        const bool fits = stages <= layers && chunks_a_stage <= layers;
+        if (fits && layers % (stages * chunks_a_stage) != 0 && (layers + 2) % (stages * chunks_a_stage) == 0) {
+            parallelism.set("embedding_and_head_as_layers", true);
+            out.assumed.emplace_back("embedding and head counted as a layer each");
+        }
+    }
+    return parallelism;
+}
+
+Json training_of(const Json& record, RunRecord& out) {
+    const Json stated = record.at("training");
+    // These chose the profile, which knows what they do.
+    std::vector<std::string> said{"flash_attention", "compiled"};
+    if (stated.has("gradient_dtype")) {
+        const std::string dtype = stated.at("gradient_dtype").string();
+        if (dtype != "fp32") out.assumed.push_back(fmt::format("gradients are fp32, though the run's are {}", dtype));
+        said.emplace_back("gradient_dtype");
+    }
+    return without(stated, said);
+}
+
+std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
+    check_plan_keys(record);
+    for (const char* key : {"model", "cluster", "training"}) static_cast<void>(record.at(key));
+    const Software software = software_of(record);
+    if (software.refusal) return software.refusal;
+    if (software.assumed)
+        out.assumed.push_back(
+            fmt::format("the version {}: neither words nor a release tell", software.framework.string()));
+    if (const Json gpu = record.at("cluster").is_object() ? record.at("cluster").get("gpu") : Json();
+        gpu.is_string() && !names_a_file(gpu.string())) {
+        const std::vector<std::string> known = device_preset_names();
+        if (std::find(known.begin(), known.end(), gpu.string()) == known.end()) {
+            const std::string meant = nearest(gpu.string().substr(0, 80), known);
+            return Refusal{"gpu " + shortened(gpu.string(), longest_name),
+                           fmt::format("no preset of this GPU{}", meant.empty() ? "" : " (try " + meant + ")")};
+        }
+    }
+    std::optional<Refusal> contradiction;
+    Json root = Json::object();
+    root.set("model", model_of(record, record.at("training").at("sequence_length").integer(1, largest)))
+        .set("cluster", record.at("cluster"))
+        .set("training", training_of(record, out))
+        .set("parallelism", parallelism_of(record, out, contradiction));
+    if (!software.framework.is_null()) root.set("framework", software.framework);
+    try {
+        // Written and parsed again, so that errors name the record's file and line.
+        out.plan = plan_from_json(Json::parse(root.dump(-1), record.file()));
+    } catch (const Unsupported& e) {
+        return unsupported_in(record, e.text());
+    }
+    if (contradiction) out.plan.reset();
+    return contradiction;
+}
+
+// A source's runs share all of their ids but the last part; a name without parts says nothing of that kind.
+std::string group_of(const RunRecord& record) {
+    const std::size_t dash = record.id.rfind('-');
+    if (dash != std::string::npos && dash > 0) return record.id.substr(0, dash);
+    std::string source = record.source.empty() ? record.id : shortened(record.source, longest_name);
+    std::replace_if(source.begin(), source.end(), is_control, ' ');  // it is a name in a table
+    return source;
+}
+
+}  // namespace
+
+RunRecord run_record_from_json(const Json& value) {
+    if (!value.is_object()) value.fail(value.found(), "a run record: a plan with an id and what was measured");
+    RunRecord out;
+    out.place = value.file();
+    const bool arguments = value.has("args") && !value.has("model");
+    out.id = arguments && !value.has("id") ? value.file() : value.at("id").string();
+    if (out.id.empty() || std::any_of(out.id.begin(), out.id.end(), is_control))
+        value.at("id").fail(value.at("id").found(), "a name of the run, on one line");
+    out.source = text_or_nothing(value, "source");
+    out.group = group_of(out);
+    if (value.has("framework") && value.at("framework").is_string()) out.framework = value.at("framework").string();
+    if (arguments) {
+        out.refused = "megatron arguments";
+        out.why = "a record of Megatron-LM's own arguments in place of a plan, which are not read yet";
+        return out;
+    }
+    const Json measured = value.at("measured");
+    if (!measured.is_object()) measured.fail(measured.found(), "an object with step_time_s or a peak of memory");
+    out.measured = {positive(measured, "step_time_s", longest_step_s),
+                    positive(measured, "peak_allocated_gib", most_gib),
+                    positive(measured, "peak_reserved_gib", most_gib)};
+    if (std::optional<Refusal> refusal = read_plan(value, out)) {
+        out.refused = std::move(refusal->reason);
+        out.why = std::move(refusal->why);
+    }
+    return out;
+}
+
+void read_run_records(const std::vector<Json>& lines, std::vector<RunRecord>& out) {
+    std::map<std::string, std::string> places;
+    for (const RunRecord& record : out) places.emplace(record.id, record.place);
+    for (const Json& line : lines) {
+        out.push_back(run_record_from_json(line));
+        const auto [before, is_new] = places.emplace(out.back().id, out.back().place);
+        if (!is_new)
+            line.at("id").fail(line.at("id").found() + " again",
+                               fmt::format("an id of its own: {} has it", before->second));
+    }
+}
+
+}  // namespace foretrain
