@@ -139,6 +139,12 @@ struct NetworkConstants {
     bool operator==(const NetworkConstants&) const = default;
 };
 
+// bf16 of fp16 and the reverse; every other type is its own.
+constexpr DType other_half(DType type) {
+    if (type == DType::fp16) return DType::bf16;
+    return type == DType::bf16 ? DType::fp16 : type;
+}
+
 struct Calibration {
     std::vector<GemmConstants> gemm;
     AttentionConstants attention;
@@ -150,6 +156,12 @@ struct Calibration {
         for (const GemmConstants& g : gemm)
             if (g.dtype == dtype) return &g;
         return nullptr;
+    }
+    // Or those that serve for them: the half-precision types run on the same units at the same speed, and are measured
+    // as one (Azure's fp16 GEMMs on A100 agree with constants fitted to bf16 tables).
+    const GemmConstants* gemm_serving(DType dtype) const {
+        const GemmConstants* own = gemm_for(dtype);
+        return own != nullptr ? own : gemm_for(other_half(dtype));
     }
 };
 

@@ -59,6 +59,9 @@ struct NetworkSpec {
     bool operator==(const NetworkSpec&) const = default;
 };
 
+// Ranks fill nodes in order: does every group of `span` neighbours, end to end, stand inside a node of so many devices?
+constexpr bool stand_inside(std::int64_t span, std::int64_t devices_per_node) { return devices_per_node % span == 0; }
+
 struct ClusterSpec {
     std::string name;
     DeviceSpec device;
@@ -77,6 +80,7 @@ struct ClusterSpec {
     bool operator==(const ClusterSpec&) const = default;
 
     std::int64_t devices() const { return nodes * devices_per_node; }
+    bool holds_inside(std::int64_t span) const { return nodes == 1 || stand_inside(span, devices_per_node); }
     // Installed, in use or not.
     int devices_of_node() const { return devices_per_whole_node > 0 ? devices_per_whole_node : devices_per_node; }
 };

@@ -47,14 +47,4 @@ std::int64_t enough_microbatches(Schedule schedule, std::int64_t stages, std::in
     return std::min(microbatches, chunks == 1 ? stages + 8 : 6 * stages);
 }
 
-std::int64_t most_in_flight(const std::vector<Pass>& order) {
-    std::int64_t now = 0;
-    std::int64_t most = 0;
-    for (const Pass& pass : order) {
-        now += pass.backward ? -1 : 1;
-        most = std::max(most, now);
-    }
-    return most;
-}
-
 }  // namespace foretrain

@@ -35,7 +35,4 @@ std::vector<Pass> schedule_order(Schedule schedule, std::int64_t stages, std::in
 std::int64_t enough_microbatches(Schedule schedule, std::int64_t stages, std::int64_t chunks,
                                  std::int64_t microbatches);
 
-// The most chunk passes whose activations a stage holds at once: forwards begun minus backwards done.
-std::int64_t most_in_flight(const std::vector<Pass>& order);
-
 }  // namespace foretrain

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,13 @@ struct SoftwareCosts {
     UnfusedAttention unfused;
     Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
     bool operator==(const SoftwareCosts&) const = default;
+
+    // Where the device was measured with this attention; nullptr: it takes what was measured.
+    const AttentionFactor* factor_for(std::string_view measured) const {
+        for (const AttentionFactor& f : attention)
+            if (f.measured == measured) return &f;
+        return nullptr;
+    }
 };
 
 }  // namespace foretrain

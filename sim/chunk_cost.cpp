@@ -104,7 +104,7 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
 ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const ChunkTime& one,
                              const ChunkTime& two, const CostModel& cost) {
     constexpr Time long_enough{1'000'000'000'000'000};  // a computation that hides every collective
-    share_ = context.added.beside_data;
+    share_ = context.added.beside_data_share;
     const auto busy_in = [&](const ChunkTime& chunk) {
         Busy out{};
         ReplicaBodies(context, shape, chunk, {1, 1})

@@ -18,14 +18,6 @@ constexpr std::array axes{Axis::none,  Axis::tensor,    Axis::context,  Axis::da
                           Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
 static_assert(axes.size() == axis_count);
 
-// The half-precision types run on the same units at the same speed, and are measured as one: Azure's
-// fp16 GEMMs on A100 agree with constants fitted to bf16 tables.
-constexpr DType measured_as(DType type) {
-    if (type == DType::fp16) return DType::bf16;
-    if (type == DType::bf16) return DType::fp16;
-    return type;
-}
-
 // Per mille of a time, rounded once.
 Time share_of(Time t, std::int16_t share) {
     const std::int64_t whole = Instruction::whole, thousands = t.value / whole, rest = t.value % whole;
@@ -64,12 +56,10 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
         processors_[at(type)]->flops = rate.per_second * 1e-6;
     }
     for (const DType type : {DType::bf16, DType::fp16})
-        if (!processors_[at(type)]) processors_[at(type)] = processors_[at(measured_as(type))];
-    for (const GemmConstants& g : c.gemm)
-        if (const auto& p = processors_[at(g.dtype)]) gemms_[at(g.dtype)] = prepare(g, *p);
-    for (const DType type : {DType::bf16, DType::fp16})
-        if (const GemmConstants* g = c.gemm_for(measured_as(type)); g && !gemms_[at(type)] && processors_[at(type)])
-            gemms_[at(type)] = prepare(*g, *processors_[at(type)]);
+        if (!processors_[at(type)]) processors_[at(type)] = processors_[at(other_half(type))];
+    for (std::size_t t = 0; t < dtype_count; ++t)
+        if (const GemmConstants* g = c.gemm_serving(static_cast<DType>(t)); g != nullptr && processors_[t])
+            gemms_[t] = prepare(*g, *processors_[t]);
     attention_forward_ = c.attention.forward;
     attention_backward_ = c.attention.backward;
     memory_bound_.fill({c.memory_bound.launch_us, c.memory_bound.efficiency});
@@ -88,11 +78,10 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
     slower(t.activation_forward, {K::gelu_forward, K::swiglu_forward});
     slower(t.activation_backward, {K::gelu_backward, K::swiglu_backward});
     slower(t.loss, {K::loss_max, K::loss_sum, K::loss_forward, K::loss_backward});
-    for (const AttentionFactor& a : costs.attention)
-        if (a.measured == device.calibration.attention.kernel) {
-            attention_forward_takes_ = a.forward;
-            attention_backward_takes_ = a.backward;
-        }
+    if (const AttentionFactor* factor = costs.factor_for(device.calibration.attention.kernel)) {
+        attention_forward_takes_ = factor->forward;
+        attention_backward_takes_ = factor->backward;
+    }
     unfused_ = costs.unfused;
     if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
 }

@@ -15,7 +15,8 @@ namespace foretrain {
 
 struct Flight {
     // A pass, and the passes of each chunk in flight when it begins: a forward pass not counted, a
-    // backward pass counted. No other pass of the same kind and chunk has as many or more of all.
+    // backward pass counted. Of the passes of one kind and chunk only those are moments that no other exceeds: it would
+    // have as many or more of every chunk.
     struct Moment {
         bool backward = false;
         std::size_t chunk = 0;

@@ -24,21 +24,13 @@ Trust trust_in(const Constants& c) {
     return {c.spread, basis_of(c.born)};
 }
 
-// The half-precision types are measured as one, see sim/cost.cpp.
 Trust trust_in_gemm(const Calibration& c, DType type) {
-    const GemmConstants* g = c.gemm_for(type);
-    if (g == nullptr && type == DType::fp16) g = c.gemm_for(DType::bf16);
-    if (g == nullptr && type == DType::bf16) g = c.gemm_for(DType::fp16);
+    const GemmConstants* g = c.gemm_serving(type);
     return g == nullptr ? Trust{} : trust_in(*g);
 }
 
 // A factor that was fitted to runs makes a time no better known than those.
 Trust fitted(Trust trust) { return {trust.spread, std::max(trust.basis, Basis::fitted)}; }
-
-// Do groups of neighbours so many ranks apart, end to end, stand inside nodes?
-bool inside(const Plan& plan, std::int64_t span) {
-    return plan.cluster.nodes == 1 || plan.cluster.devices_per_node % span == 0;
-}
 
 Time share(Time whole, double of, double sum) {
     return sum > 0 ? Time{std::llround(static_cast<double>(whole.value) * (of / sum))} : Time{};
@@ -62,7 +54,9 @@ private:
     using Part = UncertainPart;
 
     Time& at(Part part) { return times_[static_cast<std::size_t>(part)]; }
-    Part links(std::int64_t span) const { return inside(plan_, span) ? Part::links_inside : Part::links_between; }
+    Part links(std::int64_t span) const {
+        return plan_.cluster.holds_inside(span) ? Part::links_inside : Part::links_between;
+    }
 
     void add_passes(const StageTime& t) {
         const Parallelism& p = plan_.parallelism;
@@ -101,10 +95,9 @@ private:
         switch (part) {
             case Part::gemm: return trust_in_gemm(c, plan_.training.precision);
             case Part::attention: {
-                const auto factor = [&](const AttentionFactor& f) { return f.measured == c.attention.kernel; };
                 // Unfused, it moves its scores through memory: other constants, and fitted ones.
                 if (costs.unfused.product_efficiency > 0) return fitted(trust_in(c.memory_bound));
-                const bool differs = std::any_of(costs.attention.begin(), costs.attention.end(), factor);
+                const bool differs = costs.factor_for(c.attention.kernel) != nullptr;
                 return differs ? fitted(trust_in(c.attention)) : trust_in(c.attention);
             }
             case Part::memory_bound:

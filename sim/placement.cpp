@@ -33,7 +33,7 @@ bool place_evenly(std::int64_t ranks, std::int64_t stride, std::int64_t world, s
                   const NetworkSpec& network, GroupPlacement& place) {
     const std::int64_t span = ranks * stride;
     const bool leaves = some_apart(ceil_div(span, devices), ceil_div(world, devices), network);
-    if (devices % span == 0) {
+    if (stand_inside(span, devices)) {
         place = {ranks, 1, ranks, 0};
     } else if (stride % devices == 0) {
         place = {ranks, ranks, 1, line_rate(1, devices, devices, network, leaves)};

@@ -148,7 +148,7 @@ private:
         const Instruction& i = w.code[n];
         const std::size_t streams = streams_of(i);
         const Kind kind = kind_of_body(i);
-        // What the optimizer waits for besides another stage comes first: see Timeline::walk.
+        // What the optimizer waits for besides another stage comes first: see Timeline::Walk.
         if (kind == Kind::optimizer) tied_last(w, i);
         const bool reduction = kind != Kind::optimizer && reduction_last(i, streams);
         Operation& o = emit(kind, s, streams, static_cast<Clock>(streams));

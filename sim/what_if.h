@@ -1,9 +1,10 @@
 // The same plan on other hardware: what one change to the links would gain, and how fast a link would
 // have to be for its communication to cost next to nothing.
 //
-//   Time sooner = estimate(plan).step - step_on(make_skeleton(plan, Depth::brief), with_network_bandwidth(plan.cluster,
-//   2)); std::vector<WhatIf> all = what_if(prediction, options);        // largest gain first LinkNeed need =
-//   inter_node_need(plan);                         // need.factor times the bandwidth there is
+//   const Skeleton skeleton = make_skeleton(plan, Depth::brief);
+//   Time then = step_on(skeleton, with_network_bandwidth(plan.cluster, 2));
+//   std::vector<WhatIf> all = what_if(prediction, options);        // largest gain first
+//   LinkNeed need = inter_node_need(plan);                         // need.factor times the bandwidth there is
 //
 // Latency is all that a collective or message takes besides its bytes over a bandwidth.
 #pragma once

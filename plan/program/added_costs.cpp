@@ -4,17 +4,6 @@
 
 namespace foretrain {
 
-namespace {
-
-// Does every group of ranks that hold the same parameters stand inside a node?
-bool replicas_inside(const Plan& plan) {
-    const Parallelism& p = plan.parallelism;
-    const std::int64_t span = p.tensor * p.context * p.data;
-    return plan.cluster.devices_per_node % span == 0;
-}
-
-}  // namespace
-
 AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     const SoftwareCosts& c = framework.costs;
     const Parallelism& p = plan.parallelism;
@@ -29,13 +18,14 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.stall_backward = from_microseconds(c.stall.backward_us);
     a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
     const bool interleaved = p.virtual_pipeline > 1;
-    a.message = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
+    a.message_share = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
     const Time message = from_microseconds(c.messages.each_us);
     a.stall_message = interleaved ? message * c.messages.interleaved / Instruction::whole : message;
     a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
     a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
-    a.data = static_cast<std::int16_t>(c.overlap.data_takes);
-    a.beside_data = static_cast<std::int16_t>(replicas_inside(plan) ? c.overlap.data_inside : c.overlap.data_across);
+    a.data_share = static_cast<std::int16_t>(c.overlap.data_takes);
+    a.beside_data_share = static_cast<std::int16_t>(
+        plan.cluster.holds_inside(p.tensor * p.context * p.data) ? c.overlap.data_inside : c.overlap.data_across);
     return a;
 }
 

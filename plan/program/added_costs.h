@@ -18,10 +18,10 @@ struct AddedCosts {
     Time stall_forward, stall_backward;                  // of a layer
     Time stall_step;                                     // of each chunk's part of the optimizer step
     Time stall_message;                                  // at the beginning of a pass whose input is a message,
-    std::int16_t message = 0;                            // and this share of what the message takes
+    std::int16_t message_share = 0;                      // and this share of what the message takes
     std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
-    std::int16_t data = Instruction::whole;  // the same of what the data ranks exchange
-    std::int16_t beside_data = 0;            // of that, what compute loses to it where it runs beside
+    std::int16_t data_share = Instruction::whole;  // the same of what the data ranks exchange
+    std::int16_t beside_data_share = 0;            // of that, what compute loses to it where it runs beside
 
     bool launches() const { return launch_forward > Time{} || launch_backward > Time{}; }
 };

@@ -129,13 +129,13 @@ private:
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
         if (!prefetch() && latest_ >= 0) i.add_wait({latest_, rewriter_.at(latest_).stream});
-        i.share = c_.added.data;
+        i.share = c_.added.data_share;
         gathers_[run] = rewriter_.insert(i);
     }
 
     void stall_beside_gather(std::size_t run) {
-        if (c_.added.beside_data == 0) return;
-        rewriter_.insert(stall_beside(rewriter_.at(gathers_[run]), c_.added.beside_data));
+        if (c_.added.beside_data_share == 0) return;
+        rewriter_.insert(stall_beside(rewriter_.at(gathers_[run]), c_.added.beside_data_share));
     }
 
     void bind(std::int32_t i, std::size_t run) {
@@ -259,8 +259,8 @@ private:
         if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
         // As if what runs beside it took as long as what ran before it: in a pass over one layer there is no other.
-        if (overlaps() && c_.added.beside_data > 0 && c_.replicas() > 1)
-            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data));
+        if (overlaps() && c_.added.beside_data_share > 0 && c_.replicas() > 1)
+            rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data_share));
     }
 
     void sum_replicated(Contribution& u, Wait written) {
@@ -296,7 +296,7 @@ private:
                            {from, to});
         }
         i.section = section_of(u);
-        i.share = c_.added.data;
+        i.share = c_.added.data_share;
         i.add_wait(written);
         reduced_ = rewriter_.insert(i);
         if (staged_) accumulate(u, part_count, i.operand[1]);

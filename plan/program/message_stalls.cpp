@@ -22,19 +22,22 @@ std::vector<Instruction> message_stalls(const StageContext& c) {
         out.push_back(message_stall());
         out.back().count = c.added.stall_message.value;
     }
-    if (c.added.message > 0) {
+    if (c.added.message_share > 0) {
         // All stages send on at once, as in a ring: what the slowest of these messages takes counts for all. Frameworks
         // send it split over the tensor ranks even where the message of this program is whole (arXiv:2104.04473,
         // section 4.1).
         Instruction& i = out.emplace_back(message_stall());
         i.like = InstructionKind::ring_shift;
-        i.share = c.added.message;
+        i.share = c.added.message_share;
         i.type = c.types.weight;
         i.count = c.tokens() * c.model.hidden_size / c.parallelism.tensor;
     }
     return out;
 }
 
+// Not a Rewriter's work: it would copy the whole pass, of which nothing changes but indices, once for each plan that a
+// sweep estimates. Waits on the entry go on waiting for just that, but for the host's: one that waits for messages
+// is held up by what they make compute stand still for, and its waits move on to the last stall.
 void add_message_stalls(const StageContext& context, const StageShape& shape, Body& body) {
     const bool receives = body.kind == InstructionKind::forward_chunk ? !shape.first : !shape.last;
     if (!receives) return;

@@ -50,8 +50,7 @@ Bytes Prediction::peak_bytes() const {
 std::string text(const PeakMoment& moment) {
     if (moment.pass.empty()) return "throughout the step";
     std::string s = moment.pass;
-    if (moment.microbatch >= 0)
-        s += fmt::format("{} of microbatch {}", moment.pass == "message" ? "" : " pass", moment.microbatch);
+    s += fmt::format("{} of microbatch {}", moment.pass == "message" ? "" : " pass", moment.microbatch);
     if (moment.pass == "message") s += ", between passes";
     if (!moment.section.empty()) s += fmt::format(", in {}", moment.section);
     if (moment.in_flight > 0) s += fmt::format("; {} in flight", moment.in_flight);

@@ -60,10 +60,10 @@ struct StageTime {
 
 // When a stage's live peak is reached, in the order in which the host issues.
 struct PeakMoment {
-    std::string pass;             // "forward", "backward", "optimizer step", "message"; empty: nothing runs
-    std::int64_t microbatch = 0;  // from 0; -1: of the whole step
-    std::int64_t in_flight =
-        0;                // chunk passes that have begun forward and not ended backward: microbatches, of one chunk
+    std::string pass;             // "forward", "backward", "message"; empty: nothing runs
+    std::int64_t microbatch = 0;  // from 0
+    // Chunk passes that have begun forward and not ended backward: microbatches, of one chunk.
+    std::int64_t in_flight = 0;
     std::string section;  // where in the model, "layer3.attention"; may be empty
 };
 std::string text(const PeakMoment& moment);  // "backward pass of microbatch 3, in layer3.attention; 4 in flight"

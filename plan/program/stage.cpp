@@ -280,7 +280,7 @@ private:
         if (c_.zero != 1 && c_.zero != 2) return;
         Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
-        i.share = c_.added.data;
+        i.share = c_.added.data_share;
         i.add_wait({stepped, Stream::compute});
         b.emit(i);
     }

@@ -22,7 +22,7 @@ enum class UncertainPart : std::uint8_t { gemm, attention, memory_bound, links_i
 constexpr std::size_t uncertain_part_count = 6;
 
 std::string_view key_of(UncertainPart part);    // "gemm", "links_inside", ...: in JSON
-std::string_view label_of(UncertainPart part);  // "links inside a node": for a person
+std::string_view label_of(UncertainPart part);  // "links in a node": for a person
 
 struct PartInterval {
     UncertainPart part = UncertainPart::gemm;

@@ -92,7 +92,8 @@ TEST(GoldenPipeline, BubbleIsStagesLessOneOverMicrobatchesTimesChunks) {
 TEST(GoldenPipeline, ActivationsInFlight) {
     const auto in_flight = [](const Plan& plan) {
         std::vector<std::int64_t> out;
-        for (const StageSkeleton& s : make_skeleton(plan).stages) out.push_back(most_in_flight(s.order));
+        for (const StageSkeleton& s : make_skeleton(plan).stages)
+            out.push_back(flight_of(s.order, s.chunks.size()).fullest);
         return out;
     };
     using Counts = std::vector<std::int64_t>;
@@ -152,7 +153,7 @@ TEST(GoldenPipeline, MessagesHoldUpTheStagesAtBothEnds) {
 Skeleton standing_still(const Plan& plan, Time each, std::int16_t share) {
     Skeleton s = make_skeleton(plan);
     s.context.added.stall_message = each;
-    s.context.added.message = share;
+    s.context.added.message_share = share;
     for (StageSkeleton& stage : s.stages)
         for (ChunkSkeleton& chunk : stage.chunks) chunk.stage = build_stage(s.context, chunk.stage->shape);
     return s;

@@ -79,7 +79,6 @@ TEST(PeakMoment, IsSaidInWords) {
     EXPECT_EQ(text(PeakMoment{"backward", 3, 4, "layer3.mlp"}),
               "backward pass of microbatch 3, in layer3.mlp; 4 in flight");
     EXPECT_EQ(text(PeakMoment{"message", 0, 1, ""}), "message of microbatch 0, between passes; 1 in flight");
-    EXPECT_EQ(text(PeakMoment{"optimizer step", -1, 0, "optimizer"}), "optimizer step, in optimizer");
 }
 
 }  // namespace
