@@ -16,6 +16,16 @@ std::string text(Schedule schedule, std::int64_t stages, std::int64_t stage, std
     return s;
 }
 
+// The most chunk passes whose activations a stage holds at once: forwards begun minus backwards done.
+std::int64_t most_in_flight(const std::vector<Pass>& order) {
+    std::int64_t now = 0, most = 0;
+    for (const Pass& pass : order) {
+        now += pass.backward ? -1 : 1;
+        most = std::max(most, now);
+    }
+    return most;
+}
+
 TEST(ScheduleOrder, IsTheOneInTheBooks) {
     EXPECT_EQ(text(Schedule::gpipe, 4, 0, 3), "F0 F1 F2 B0 B1 B2");
     EXPECT_EQ(text(Schedule::one_f_one_b, 4, 3, 3), "F0 B0 F1 B1 F2 B2");
