@@ -37,10 +37,10 @@ struct ReplicaBodies {
         bodies[Stage::forward] = base.forward.compact.body;
         bodies[Stage::backward] = bodies[Stage::backward_last] = base.backward.compact.body;
         for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) {
-            add_message_stalls(context, shape, bodies[b]);
-            add_parameter_gather(context, state, bodies[b]);
+            add_message_stalls(context, shape, bodies[at(b)]);
+            add_parameter_gather(context, state, bodies[at(b)]);
             if (b == Stage::forward) continue;
-            add_gradient_reduce(context, state, state.kernels, bodies[b], b == Stage::backward_last);
+            add_gradient_reduce(context, state, state.kernels, bodies[at(b)], b == Stage::backward_last);
         }
         bodies[Stage::optimizer] = build_optimizer(context, state);
     }
@@ -127,7 +127,7 @@ ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
     Busy out = apart_;
     for (std::size_t b = 0; b < out.size(); ++b)
         for (std::size_t s = 0; s < body_streams; ++s) out[b][s] += layer_[b][s] * layers;
-    for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) out[b][0] = {};
+    for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) out[at(b)][0] = {};
     return out;
 }
 

@@ -7,7 +7,7 @@
 
 namespace foretrain {
 
-Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton), cost_(cost) {
+Estimator::Estimator(const Skeleton& skeleton, const CostModel& cost) : skeleton_(skeleton) {
     const RankGrid grid = skeleton.plan.grid();
     for (std::size_t s = 0; s < skeleton.stages.size(); ++s) {
         const Parallelism& p = skeleton.plan.parallelism;

@@ -25,7 +25,7 @@ namespace foretrain {
 
 class Estimator {
 public:
-    // Keeps references to both.
+    // Keeps a reference to the skeleton.
     Estimator(const Skeleton& skeleton, const CostModel& cost);
     Estimator(const Estimator&) = delete;  // bodies_ points into costs_
     Estimator& operator=(const Estimator&) = delete;
@@ -55,7 +55,6 @@ private:
     const Timeline* timeline_ = nullptr;
     std::unique_ptr<Timeline> own_timeline_;
     const Skeleton& skeleton_;
-    const CostModel& cost_;
     TimelineDurations durations_;
     Time reduce_tied_;
     std::map<const Stage*, std::vector<BodyCost>> costs_;  // chunks alike share theirs

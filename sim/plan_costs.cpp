@@ -165,7 +165,7 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
         // A stretch of weights is gathered before those of the one before are computed with: the first beside none.
         const Time first = parts_.zero() <= 1 ? passes.to_gradients : Time{};
         const auto lost = [&](Stage::BodyIndex body, Time layer) {
-            return replicas.lost(body, layers, layer, body == backward_last ? first : Time{});
+            return replicas.lost(at(body), layers, layer, body == backward_last ? first : Time{});
         };
         const Time f = passes.forward.computing + reads + lost(forward, passes.forward_layer),
                    b = passes.backward.computing + writes + lost(backward, passes.backward_layer),
