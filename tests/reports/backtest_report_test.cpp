@@ -46,7 +46,8 @@ std::vector<BacktestRow> rows() {
 }
 
 TEST(BacktestSummary, SumsUpByName) {
-    const BacktestSummary s = summary_of(rows());
+    const std::vector<BacktestRow> all = rows();  // the summary points into it
+    const BacktestSummary s = summary_of(all);
     EXPECT_EQ(s.rows, 8u);
     EXPECT_EQ(s.predicted, 6u);
     EXPECT_EQ(s.refused, 2u);
