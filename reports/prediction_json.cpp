@@ -50,8 +50,6 @@ Json memory_json(const Prediction& p) {
     return memory;
 }
 
-StageTime slowest(const Prediction& p) { return p.time_of_busiest(); }
-
 Json by_pass_json(const StageTime& t) {
     Json passes = Json::object();
     for (const TimePart& part : by_pass(t)) passes.set(part.key, seconds(part.time));
@@ -95,7 +93,7 @@ Json prediction_json(const Prediction& p) {
         rejections.push(std::move(rejection));
     }
     Json time = Json::object();
-    for (const TimePart& part : breakdown(slowest(p))) time.set(part.key, seconds(part.time));
+    for (const TimePart& part : breakdown(p.time_of_busiest())) time.set(part.key, seconds(part.time));
     Json communication = Json::object();
     for (const auto& [axis, bytes] : communication_by_axis(p)) communication.set(axis, bytes.value);
 
@@ -115,7 +113,7 @@ Json prediction_json(const Prediction& p) {
     out.set("memory", memory_json(p));
     if (!p.interval.parts.empty()) out.set("step_time_interval", interval_json(p.interval));
     if (!p.memory.empty()) out.set("host_memory_per_node", host_json(p.host));
-    if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(slowest(p)));
+    if (!p.times.empty()) out.set("kernels_by_pass_s", by_pass_json(p.time_of_busiest()));
     if (!p.wire.empty()) out.set("communication_by_collective", collectives_json(p));
     if (p.nearest) out.set("nearest_changes", nearest_json(p));
     if (const std::string version = framework_version(p.plan); !version.empty()) out.set("framework_version", version);
@@ -210,8 +208,8 @@ std::string prediction_csv_line(const Prediction& p) {
                                    known(timed, p.hfu()),
                                    known(laid_out, p.peak_bytes().value),
                                    known(p.capacity.value > 0, p.capacity.value)};
-    for (const TimePart& part : by_pass(slowest(p))) cells.push_back(known(timed, seconds(part.time)));
-    for (const TimePart& part : breakdown(slowest(p))) cells.push_back(known(timed, seconds(part.time)));
+    for (const TimePart& part : by_pass(p.time_of_busiest())) cells.push_back(known(timed, seconds(part.time)));
+    for (const TimePart& part : breakdown(p.time_of_busiest())) cells.push_back(known(timed, seconds(part.time)));
     for (const auto& [axis, bytes] : communication_by_axis(p)) cells.push_back(known(timed, bytes.value));
     const MemoryVerdict verdict = verdict_of(p);
     const bool asked = p.training.has_value();

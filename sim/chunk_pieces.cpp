@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/index.h"
 #include "sim/durations.h"
 
@@ -95,8 +94,6 @@ bool ChunkPieces::find() {
     }
     return true;
 }
-
-void ChunkPieces::find_made() { FORETRAIN_CHECK(find(), "a piece of the chunk was not made"); }
 
 void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost) {
     const BriefLayers few = fewest_layers(plan.parallelism.recompute, shape, alternation);

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "plan/program/stage.h"
 #include "sim/cost.h"
 
@@ -41,7 +42,7 @@ public:
         list(plan.parallelism.recompute, shape, alternation);
         if (!find()) {
             make(plan, shape, alternation, cost());
-            find_made();
+            FORETRAIN_CHECK(find(), "a piece of the chunk was not made");
         }
         return sum();
     }
@@ -73,7 +74,6 @@ private:
 
     void list(const Recompute& recompute, const StageShape& shape, std::int64_t alternation);
     bool find();
-    void find_made();
     void make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost);
     Whole sum() const;
 
