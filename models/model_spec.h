@@ -33,6 +33,33 @@ struct SlidingWindow {
     bool operator==(const SlidingWindow&) const = default;
 };
 
+// A layer whose MLP is a router and many small MLPs, of which each token visits `topk`.
+struct MixtureOfExperts {
+    std::int64_t experts = 0;  // routed ones of a layer; 0: no layer has any
+    std::int64_t topk = 0;
+    std::int64_t ffn_hidden_size = 0;     // of one routed expert
+    std::int64_t shared_ffn = 0;          // of the experts that every token visits, together; 0: there are none
+    std::int64_t first_dense_layers = 0;  // with an MLP of ModelSpec::ffn_hidden_size in place of experts
+    std::int64_t every = 1;               // after those, each such layer has experts (Llama 4 Maverick: 2)
+    // Tokens that an expert takes, over the mean number that come to it; 0: all that come (dropless).
+    double capacity_factor = 0;
+    bool pad_to_capacity = false;  // an expert computes as if its capacity were full
+    bool router_bias = false;
+    bool shared_gate = false;  // what the shared experts say is weighed by a gate of its own (Qwen2-MoE)
+    bool operator==(const MixtureOfExperts&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): queries, and keys with values, pass through
+// narrow latents; a head's query and key are a part without positions and a part that rope turns, the latter
+// of the keys shared by all heads.
+struct LatentAttention {
+    std::int64_t kv_lora = 0;                          // width of the latent of keys and values; 0: ordinary attention
+    std::int64_t q_lora = 0;                           // of the queries'; 0: they are projected directly
+    std::int64_t qk_nope = 0, qk_rope = 0, v_dim = 0;  // of a head
+    std::int64_t qk_size() const { return qk_nope + qk_rope; }
+    bool operator==(const LatentAttention&) const = default;
+};
+
 struct ModelSpec {
     std::string name;
     std::int64_t layers = 0;
@@ -64,6 +91,8 @@ struct ModelSpec {
     std::int64_t rotary_dim = 0;       // elements of a head that rope turns; 0: all
     std::int64_t position_offset = 0;  // unused rows before the learned positions (OPT: 2)
     SlidingWindow sliding_window;
+    MixtureOfExperts moe;
+    LatentAttention mla;
     // Scaled or capped element by element somewhere that no kernel of ours does (Gemma's embedding, soft
     // caps): no work that counts, but another function.
     bool elementwise_scaling = false;
@@ -80,6 +109,12 @@ struct ModelSpec {
     bool projection_biased() const { return bias || projection_bias; }
     bool mlp_biased() const { return bias || mlp_bias; }
     bool norm_biased() const { return norm == Norm::layernorm && norm_bias; }
+    bool has_experts() const { return moe.experts > 0; }
+    bool has_experts(std::int64_t layer) const {
+        const std::int64_t after = layer - moe.first_dense_layers;
+        return has_experts() && after >= 0 && (after + 1) % moe.every == 0;
+    }
+    bool is_latent() const { return mla.kv_lora > 0; }
     bool is_parallel() const { return block != Block::sequential; }
     // The window of a layer for sequences of `length`; 0 where it hides nothing.
     std::int64_t window_of(std::int64_t layer, std::int64_t length) const {

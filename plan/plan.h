@@ -58,6 +58,8 @@ struct Parallelism {
     ContextMethod context_method = ContextMethod::ring;
     std::int64_t virtual_pipeline = 1;  // chunks a stage; more than one: interleaved
     std::int64_t data = 1;
+    std::int64_t expert = 1;         // ranks that share out a layer's experts
+    std::int64_t expert_tensor = 1;  // ranks that share an expert's matrices: 1 or `tensor`
     bool sequence_parallel = false;
     int zero_stage = 0;
     std::int64_t zero_shard_size = 0;  // consecutive replicas that share out what ZeRO shards; 0: all
@@ -91,7 +93,7 @@ struct Plan {
 
     RankGrid grid() const {
         const Parallelism& p = parallelism;
-        return {p.tensor, p.context, p.data, p.pipeline, p.zero_shard_size};
+        return {p.tensor, p.context, p.data, p.pipeline, p.zero_shard_size, p.expert, p.expert_tensor};
     }
     std::int64_t world() const { return grid().world(); }
     // Microbatches a step on each data rank. Precondition: the plan checks.

@@ -7,8 +7,9 @@
 namespace foretrain {
 
 namespace {
-constexpr Axis all_axes[] = {Axis::none,  Axis::tensor,    Axis::context,  Axis::data,     Axis::replica,
-                             Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
+constexpr Axis all_axes[] = {Axis::none,      Axis::tensor, Axis::context,       Axis::data,
+                             Axis::replica,   Axis::shard,  Axis::replicate,     Axis::pipeline,
+                             Axis::embedding, Axis::expert, Axis::expert_tensor, Axis::expert_replica};
 static_assert(std::size(all_axes) == axis_count);
 }  // namespace
 
@@ -23,6 +24,9 @@ std::string_view name_of(Axis axis) {
         case Axis::replicate: return "replicate";
         case Axis::pipeline: return "pipeline";
         case Axis::embedding: return "embedding";
+        case Axis::expert: return "expert";
+        case Axis::expert_tensor: return "expert_tensor";
+        case Axis::expert_replica: return "expert_replica";
     }
     return "?";
 }
@@ -44,6 +48,9 @@ std::int64_t RankGrid::size(Axis axis) const {
         case Axis::replicate: return shard == 0 ? 1 : context * data / shard;
         case Axis::pipeline: return pipeline;
         case Axis::embedding: return pipeline > 1 ? 2 : 1;
+        case Axis::expert: return expert;
+        case Axis::expert_tensor: return expert_tensor;
+        case Axis::expert_replica: return tensor * context * data / (expert * expert_tensor);
     }
     return 1;
 }
@@ -51,7 +58,8 @@ std::int64_t RankGrid::size(Axis axis) const {
 std::int64_t RankGrid::stride(Axis axis) const {
     switch (axis) {
         case Axis::none:
-        case Axis::tensor: return 1;
+        case Axis::tensor:
+        case Axis::expert_tensor: return 1;
         case Axis::context:
         case Axis::replica:
         case Axis::shard: return tensor;
@@ -59,6 +67,8 @@ std::int64_t RankGrid::stride(Axis axis) const {
         case Axis::data: return tensor * context;
         case Axis::pipeline: return tensor * context * data;
         case Axis::embedding: return tensor * context * data * (pipeline - 1);
+        case Axis::expert: return expert_tensor;
+        case Axis::expert_replica: return expert_tensor * expert;
     }
     return 1;
 }

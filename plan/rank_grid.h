@@ -7,6 +7,10 @@
 // ZeRO may shard over a part of them: `shard` consecutive replicas, the group of that axis, hold all
 // parameters between them, and those that hold the same part are the group of the axis `replicate`.
 //
+// Experts are laid out over all ranks of a stage by themselves, innermost first: `expert_tensor` ranks share an
+// expert's matrices, the `expert` axis holds all experts of a layer between them, and `expert_replica` are
+// those that hold the same.
+//
 //   RankGrid g{.tensor = 2, .context = 2, .data = 2, .pipeline = 2};     // world 16
 //   g.members(5, Axis::data) == {1, 5}
 //   g.members(5, Axis::replica) == {1, 3, 5, 7}
@@ -23,8 +27,21 @@
 namespace foretrain {
 
 // `embedding` is the pair of first and last stage, which share a tied weight.
-enum class Axis : std::uint8_t { none, tensor, context, data, replica, shard, replicate, pipeline, embedding };
-constexpr std::size_t axis_count = 9;
+enum class Axis : std::uint8_t {
+    none,
+    tensor,
+    context,
+    data,
+    replica,
+    shard,
+    replicate,
+    pipeline,
+    embedding,
+    expert,
+    expert_tensor,
+    expert_replica
+};
+constexpr std::size_t axis_count = 12;
 
 std::string_view name_of(Axis axis);
 std::optional<Axis> axis_from_name(std::string_view name);
@@ -34,7 +51,9 @@ struct RankGrid {
     std::int64_t context = 1;
     std::int64_t data = 1;
     std::int64_t pipeline = 1;
-    std::int64_t shard = 0;  // a divisor of the replicas; 0: all of them
+    std::int64_t shard = 0;   // a divisor of the replicas; 0: all of them
+    std::int64_t expert = 1;  // times expert_tensor a divisor of the ranks of a stage
+    std::int64_t expert_tensor = 1;
 
     bool operator==(const RankGrid&) const = default;
 

@@ -14,8 +14,9 @@ namespace foretrain {
 
 namespace {
 
-constexpr std::array axes{Axis::none,  Axis::tensor,    Axis::context,  Axis::data,     Axis::replica,
-                          Axis::shard, Axis::replicate, Axis::pipeline, Axis::embedding};
+constexpr std::array axes{Axis::none,      Axis::tensor, Axis::context,       Axis::data,
+                          Axis::replica,   Axis::shard,  Axis::replicate,     Axis::pipeline,
+                          Axis::embedding, Axis::expert, Axis::expert_tensor, Axis::expert_replica};
 static_assert(axes.size() == axis_count);
 
 // Per mille of a time, rounded once.
