@@ -32,9 +32,10 @@ struct StageContext {
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     AddedCosts added;
-    std::int64_t score_bytes = 0;  // that attention keeps of each score; 0: it is fused
-    std::int64_t vocabulary = 0;   // padded
-    int zero = 0;                  // effective: 0 where there is one replica
+    std::int64_t score_bytes = 0;       // that attention keeps of each score; 0: it is fused
+    std::int64_t vocabulary = 0;        // padded
+    int zero = 0;                       // effective: 0 where there is one replica
+    double quantised_weight_bytes = 0;  // kept beside each matrix of a layer, a weight
 
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }
