@@ -86,14 +86,19 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, 
     if (c.types.master) unit.master = fixed.add("master", u.layer, Region::optimizer, c.types.optimizer, state);
 }
 
+bool is_multiplied_quantised(const ParameterSpec& p) {
+    return p.init == Init::normal && p.name.find("router") == std::string::npos;
+}
+
 // What stands beside the matrices of a layer in the format that its products compute in, in bytes. Gathered
 // parameters are quantised each time.
 std::int64_t quantised_elements(const StageContext& c, const UnitShape& shape) {
-    if (c.quantised_weight_bytes == 0 || c.zero == 3 || shape.kind != UnitKind::layer) return 0;
-    std::int64_t matrices = 0;
-    for (const ParameterSpec& p : shape.parameters)
-        if (p.init == Init::normal) matrices += p.elements(c.parallelism.tensor);
-    return std::llround(c.quantised_weight_bytes * static_cast<double>(matrices));
+    if (c.quantised_weight_bytes == 0 || c.zero == 3) return 0;
+    if (shape.kind != UnitKind::layer && shape.kind != UnitKind::experts) return 0;
+    std::int64_t weights = 0;
+    for (std::size_t i = 0; i < shape.parameters.size(); ++i)
+        if (is_multiplied_quantised(shape.parameters[i])) weights += shape.offsets[i + 1] - shape.offsets[i];
+    return std::llround(c.quantised_weight_bytes * static_cast<double>(weights));
 }
 
 std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape, std::int64_t layers) {

@@ -112,7 +112,6 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"moe", {.model = Parts{}.model + R"(, "moe": {"experts": 8, "topk": 2})"}},
         {"expert", {.parallelism = R"("expert": 2)"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
