@@ -86,7 +86,7 @@ Plan plan_in(const char* framework, ClusterSpec cluster) {
 // hand, 1.12 of it in training, and of that what the software says.
 TEST(Cost, ProductsComputeInTheTypeThatTheyQuantiseTo) {
     GemmArgs args{.m = 4096, .n = 8192, .k = 8192, .type = DType::bf16, .output = DType::bf16};
-    const CostModel measured(h100_cluster(1), {});
+    const CostModel measured(read_cluster("dgx-h100"), {});
     const double half = microseconds(measured.kernel(args));
     args.quantised = DType::fp8;
     const double fp8 = microseconds(measured.kernel(args));
@@ -95,7 +95,7 @@ TEST(Cost, ProductsComputeInTheTypeThatTheyQuantiseTo) {
     const Framework& megatron = framework_named("megatron-lm");
     const double takes = megatron.costs.gemm_takes(DType::fp8, 989);
     EXPECT_LT(takes, 1);
-    EXPECT_NEAR(microseconds(CostModel(plan_in("megatron-lm", h100_cluster(1))).kernel(args)), fp8 * takes, 1e-3);
+    EXPECT_NEAR(microseconds(CostModel(plan_in("megatron-lm", read_cluster("dgx-h100"))).kernel(args)), fp8 * takes, 1e-3);
     args.quantised = DType::nvfp4;
     EXPECT_THROW(static_cast<void>(measured.kernel(args)), UserError);
 }
