@@ -91,8 +91,7 @@ std::string experts_of(const ModelSpec& m) { return fmt::format("{} of {}", m.mo
 std::int64_t width_of(const ModelSpec& m) { return m.has_experts() ? m.moe.ffn_hidden_size : m.ffn_hidden_size; }
 
 std::string models_table() {
-    TextTable t(
-        {"model", "total", "active", "layers", "hidden", "heads", "kv", "experts", "ffn", "vocab", "positions"});
+    TextTable t({"model", "total", "active", "layers", "hidden", "heads", "kv", "topk", "ffn", "vocab", "positions"});
     for (const std::string& name : sorted(model_preset_names)) {
         const ModelSpec m = read_model(name);
         t.row({name, parameters_of(m), m.has_experts() ? active_of(m) : "-", number(m.layers), number(m.hidden_size),
@@ -104,7 +103,7 @@ std::string models_table() {
            wrapped(
                "Parameters in total, and active ones, which a token meets: of the routed experts of a layer, those it "
                "is sent to. "
-               "ffn is the width of an MLP, or of one such expert; mla: latent attention.",
+               "topk: of how many; ffn: the width of an MLP, or of one such expert; mla: latent attention.",
                0, columns) +
            "\n" + list_of("model_types of a Hugging Face config.json that are read", supported_model_types());
 }
