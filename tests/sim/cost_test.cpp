@@ -95,7 +95,8 @@ TEST(Cost, ProductsComputeInTheTypeThatTheyQuantiseTo) {
     const Framework& megatron = framework_named("megatron-lm");
     const double takes = megatron.costs.gemm_takes(DType::fp8, 989);
     EXPECT_LT(takes, 1);
-    EXPECT_NEAR(microseconds(CostModel(plan_in("megatron-lm", read_cluster("dgx-h100"))).kernel(args)), fp8 * takes, 1e-3);
+    EXPECT_NEAR(microseconds(CostModel(plan_in("megatron-lm", read_cluster("dgx-h100"))).kernel(args)), fp8 * takes,
+                1e-3);
     args.quantised = DType::nvfp4;
     EXPECT_THROW(static_cast<void>(measured.kernel(args)), UserError);
 }
