@@ -53,8 +53,8 @@ struct Framework {
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
     int default_zero_stage = 0;
     Overlap default_overlap;
-    DType half_gradient = DType::fp32;  // of training in 16 bits or fewer; fp16: of training in fp16 alone
-    bool reduces_whole = false;         // ZeRO-1 hands every replica all sums, of which it uses its own
+    DType half_gradient = DType::fp32;   // of training in 16 bits or fewer; fp16: of training in fp16 alone
+    bool reduces_whole = false;          // ZeRO-1 hands every replica all sums, of which it uses its own
     std::int64_t vocab_multiple = 1;     // vocabulary is padded to this times the tensor ranks
     bool loss_fp32_copy = false;         // logits are copied to fp32 and kept for the backward pass
     bool recompute_stops_early = false;  // a recompute leaves out what the backward pass does not read

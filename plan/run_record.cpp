@@ -115,8 +115,7 @@ std::vector<std::int64_t> filled_stages(std::int64_t layers, std::int64_t stages
 
 // How layers that do not divide were spread, where the record does not say.
 void add_layout(const Json& stated, std::int64_t layers, bool fills_stages, Json& parallelism, RunRecord& out) {
-    for (const char* key :
-         {"stage_layers", "first_stage_layers", "last_stage_layers", "embedding_and_head_as_layers"})
+    for (const char* key : {"stage_layers", "first_stage_layers", "last_stage_layers", "embedding_and_head_as_layers"})
         if (stated.has(key)) return;
     const auto size = [&](const char* key) { return stated.has(key) ? stated.at(key).integer(1, largest) : 1; };
     const std::int64_t stages = size("pipeline"), chunks_a_stage = size("virtual_pipeline");

@@ -38,8 +38,8 @@ struct HostCosts {
     // Of an operation, by the device's dense bf16 peak in TFLOP/s from which on it holds, ascending: new
     // devices stand beside new processors.
     Steps operation_us;
-    Steps collective_us;              // of a tensor collective, by ranks from which on it holds
-    double recompute_us = 0;          // of a layer run again, besides its operations
+    Steps collective_us;      // of a tensor collective, by ranks from which on it holds
+    double recompute_us = 0;  // of a layer run again, besides its operations
     // Before the first layer (batch, masks, embedding) and after the last (norm, logits, loss).
     Operations embedding, head;
     bool waits_for_messages = false;  // it does not run ahead from one pipeline message to the next

@@ -46,7 +46,8 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
     a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
     a.data_share = static_cast<std::int16_t>(c.overlap.data_takes);
-    a.parameter_share = static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);
+    a.parameter_share =
+        static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);
     a.beside_data_share = static_cast<std::int16_t>(
         plan.cluster.holds_inside(p.tensor * p.context * p.data) ? c.overlap.data_inside : c.overlap.data_across);
     return a;

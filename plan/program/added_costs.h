@@ -24,8 +24,8 @@ struct AddedCosts {
     Time stall_message;                                  // at the beginning of a pass whose input is a message,
     std::int16_t message_share = 0;                      // and this share of what the message takes
     std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
-    std::int16_t data_share = Instruction::whole;  // the same of what the data ranks exchange
-    std::int16_t beside_data_share = 0;            // of that, what compute loses to it where it runs beside
+    std::int16_t data_share = Instruction::whole;       // the same of what the data ranks exchange
+    std::int16_t beside_data_share = 0;                 // of that, what compute loses to it where it runs beside
     std::int16_t parameter_share = Instruction::whole;  // as data_share, of parameters gathered at the step's end
 
     bool launches() const { return launch_forward > Time{} || launch_backward > Time{}; }

@@ -316,8 +316,8 @@ StageContext make_context(const Plan& plan) {
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
     c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
-    c.reduces_whole = plan.parallelism.effective_zero() == 0 ||
-                      (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
+    c.reduces_whole =
+        plan.parallelism.effective_zero() == 0 || (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
     c.added = added_costs(plan, framework);
     c.score_bytes = framework.costs.unfused.score_bytes;
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
