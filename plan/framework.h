@@ -44,14 +44,18 @@ struct Framework {
     std::vector<Schedule> schedules;
     bool has_tensor_ranks = true;
     bool has_pipeline = true;
-    bool interleaves = false;       // several chunks a stage (virtual_pipeline)
+    bool interleaves = false;  // several chunks a stage (virtual_pipeline)
+    // Layers that do not divide fill one stage after the other, embedding and head being one each: the last stage
+    // has what is left. Other frameworks want to be told.
+    bool fills_stages = false;
     std::vector<DType> precisions;  // a plan's, by the words for them
     std::vector<Recompute::Kind> recompute;
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
     int default_zero_stage = 0;
     Overlap default_overlap;
-    DType half_gradient = DType::fp32;  // of training in 16 bits or fewer
+    DType half_gradient = DType::fp32;  // of training in 16 bits or fewer; fp16: of training in fp16 alone
+    bool reduces_whole = false;         // ZeRO-1 hands every replica all sums, of which it uses its own
     // Kept beside each matrix of a layer in the formats that products compute in, bytes a weight by the device's
     // dense bf16 peak: other devices multiply what stands in other orders.
     StepsByType quantised_weights;
