@@ -115,6 +115,10 @@ Json parallelism_of(const Json& record, RunRecord& out, std::optional<Refusal>& 
             refusal = {"contradiction", "an interleaved schedule with one chunk a stage"};
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
+    if (stated.has("tensor") && size("tensor") > 1 && !stated.has("expert_tensor") && record.at("model").is_object() &&
+        record.at("model").has("moe"))
+        out.assumed.emplace_back(
+            "an expert's matrices are whole (expert_tensor 1), as Megatron-Bridge's recipes set it");
     // Where the layers do not divide but would with two more, embedding and head count as one each: so 126 layers
     // were trained on 16 stages.
     const Json model = record.at("model");
