@@ -10,6 +10,15 @@ void check_rules::check_experts(const Plan& plan, std::vector<Rejection>& out) {
                        .found = found,
                        .rule = "is read and counted, but its training is not predicted yet"});
     };
+    for (const auto& [field, ranks] : {std::pair{"parallelism.expert", plan.parallelism.expert},
+                                       std::pair{"parallelism.expert_tensor", plan.parallelism.expert_tensor}})
+        if (ranks != 1 && !plan.model.has_experts())
+            out.push_back({.reason = "experts_to_share_out",
+                           .field = field,
+                           .found = std::to_string(ranks),
+                           .rule = "shares out experts, of which the model has none",
+                           .allowed = "1",
+                           .suggestion = "1"});
     if (plan.model.has_experts()) refuse("moe", "experts");
     if (plan.model.is_latent()) refuse("mla", "latent attention");
     if (plan.model.attention_sinks) refuse("attention_sinks", "true");

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* plan_format = "foretrain.plan/1";
 constexpr std::int64_t largest = std::int64_t{1} << 40;
+constexpr double most_imbalance = 1000;
 
 using Kind = Recompute::Kind;
 
@@ -50,13 +51,15 @@ const std::vector<std::string> training_keys{"global_batch_size",
                                              "beta1",
                                              "beta2",
                                              "epsilon",
-                                             "weight_decay"};
+                                             "weight_decay",
+                                             "expert_imbalance"};
 const std::vector<std::string> parallelism_keys{"tensor",
                                                 "pipeline",
                                                 "virtual_pipeline",
                                                 "context",
                                                 "context_method",
                                                 "expert",
+                                                "expert_tensor",
                                                 "data",
                                                 "sequence_parallel",
                                                 "zero_stage",
@@ -110,6 +113,7 @@ Training training_from(const Json& value) {
     number("beta2", t.beta2, 0, 1 - 1e-12);
     number("epsilon", t.epsilon, 0, 1e6);
     number("weight_decay", t.weight_decay, 0, 1e6);
+    number("expert_imbalance", t.expert_imbalance, 1, most_imbalance);
     return t;
 }
 
@@ -149,7 +153,6 @@ Overlap overlap_from(const Json& value, const Framework& framework) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    refuse_unless_neutral(value, "expert", Json(1));
     refuse_unless_neutral(value, "offload", Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
@@ -162,6 +165,8 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("context", p.context);
     if (value.has("context_method"))
         p.context_method = static_cast<ContextMethod>(value.at("context_method").one_of(context_method_names));
+    size("expert", p.expert);
+    size("expert_tensor", p.expert_tensor);
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
     p.zero_stage = framework.default_zero_stage;
@@ -278,6 +283,7 @@ Json plan_to_json(const Plan& plan) {
         .set("beta2", t.beta2)
         .set("epsilon", t.epsilon)
         .set("weight_decay", t.weight_decay);
+    if (t.expert_imbalance != 0) training.set("expert_imbalance", t.expert_imbalance);
     Json out = Json::object();
     return out.set("format", plan_format)
         .set("model", model_to_json(plan.model))
@@ -297,6 +303,8 @@ Json parallelism_to_json(const Parallelism& p) {
     out.set("tensor", p.tensor)
         .set("context", p.context)
         .set("context_method", name_of(p.context_method))
+        .set("expert", p.expert)
+        .set("expert_tensor", p.expert_tensor)
         .set("pipeline", p.pipeline)
         .set("virtual_pipeline", p.virtual_pipeline)
         .set("data", p.data)
