@@ -31,6 +31,7 @@ struct GemmShape {
     std::int64_t input_bytes = 2;   // of an element of A and B
     std::int64_t output_bytes = 2;  // of an element of C
     bool accumulate = false;        // C is read as well
+    std::int64_t groups = 1;        // as many such products, whose tiles fill the waves together
 };
 
 // GemmConstants with everything that does not depend on the shape worked out.

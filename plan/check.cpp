@@ -329,6 +329,8 @@ void check_runnable_model(const ModelSpec& m, std::int64_t sequence, Rejections&
     if (m.positions == Positions::alibi) refuse("positions", "alibi");
     if (m.sliding_window.size > 0 && m.sliding_window.size < sequence)
         refuse("sliding_window", fmt::format("{} of {} tokens", m.sliding_window.size, sequence));
+    if (m.has_experts()) refuse("moe", fmt::format("{} experts", m.moe.experts));
+    if (m.is_latent()) refuse("mla", fmt::format("kv_lora {}", m.mla.kv_lora));
     if (m.elementwise_scaling) refuse("elementwise_scaling", "true");
 }
 
@@ -352,6 +354,7 @@ std::vector<Rejection> check(const Plan& plan) {
     check_tensor(plan, out);
     check_sequence(plan, out);
     check_context(plan, out);
+    check_experts(plan, out);
     check_stage_layers(plan, out);
     check_batch(plan, out);
     check_shard(plan, out);

@@ -43,7 +43,8 @@ struct Framework {
     std::vector<Schedule> schedules;
     bool has_tensor_ranks = true;
     bool has_pipeline = true;
-    bool interleaves = false;  // several chunks a stage (virtual_pipeline)
+    bool interleaves = false;     // several chunks a stage (virtual_pipeline)
+    bool routes_experts = false;  // has layers with experts, and ranks that share them out
     std::vector<DType> precisions;
     std::vector<Recompute::Kind> recompute;
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none

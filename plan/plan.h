@@ -48,6 +48,9 @@ struct Training {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     double weight_decay = 0.1;
+    // Tokens that the busiest rank's experts get, over the mean, where none are dropped; 0: as the framework's
+    // profile has it.
+    double expert_imbalance = 0;
     bool operator==(const Training&) const = default;
 };
 
@@ -76,6 +79,8 @@ struct Parallelism {
 
     // Ranks that hold the same parameters: the size of Axis::replica.
     std::int64_t replicas() const { return context * data; }
+    // Those that hold the same experts: of Axis::expert_replica.
+    std::int64_t expert_replicas() const { return tensor * context * data / (expert * expert_tensor); }
     int effective_zero() const { return replicas() == 1 ? 0 : zero_stage; }
     // Of the residual stream on one rank, of a microbatch: a share of the tokens under sequence parallelism.
     std::int64_t rows(std::int64_t sequence_length) const {

@@ -65,6 +65,7 @@ private:
     const Processor& processor(DType type) const;
     Time took(double us) const;
     double gemm(const GemmArgs& args) const;
+    double exchange(Bytes bytes, const GroupPlacement& group) const;
     double attention(const AttentionShape& shape, DType type) const;
     double ring_step(const RingAttentionArgs& args) const;
 
@@ -78,6 +79,8 @@ private:
     double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
+    MemoryBound routed_activation_;  // of experts
+    std::int64_t once_per_node_ = 0;  // experts of a token, which goes to each node once; 0: to each expert
     Processor memory_;  // its bandwidth is all that memory-bound kernels need
     DomainConstants domain_;
     NetworkSpec network_;

@@ -26,7 +26,7 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
-    int interleaved = 0, hosted = 0, in_part = 0;
+    int interleaved = 0, hosted = 0, in_part = 0, routed = 0, latent = 0, exchanged = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
@@ -49,7 +49,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             const StageTime& t = estimate.times[s];
             ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
             ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.context_exposed +
-                          t.data_exposed + t.host_exposed + t.overhead + t.pipeline_exposed,
+                          t.expert_exposed + t.data_exposed + t.host_exposed + t.overhead + t.pipeline_exposed,
                       t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
             ASSERT_GE(t.context_exposed, Time{0});
@@ -61,7 +61,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_GE(t.data_exposed, Time{0});
             // Gradients that are sums over tokens or heads of all tensor ranks are reduced on that stream too.
             const bool over_heads = plan.model.query_key_norm == QueryKeyNorm::shared;
-            if (skeleton.context.replicas() == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
+            if (skeleton.context.replicas() == 1 && plan.parallelism.expert_replicas() == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
                 ASSERT_EQ(t.data_exposed, Time{0});
             }
             ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;
@@ -70,6 +70,9 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_EQ(wire[s], trace.ranks[s].wire) << "stage " << s;
             least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
         }
+        routed += plan.model.has_experts() ? 1 : 0;
+        latent += plan.model.is_latent() ? 1 : 0;
+        exchanged += plan.parallelism.expert > 1 ? 1 : 0;
         interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
         in_part += skeleton.context.shard_groups() > 1 ? 1 : 0;
         const double ratio = seconds(bound) / seconds(estimate.step);
@@ -79,6 +82,9 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
     EXPECT_GT(interleaved, plans / 20);
     EXPECT_GT(hosted, plans / 20);
     EXPECT_GT(in_part, plans / 20);
+    EXPECT_GT(routed, plans / 20);
+    EXPECT_GT(latent, plans / 20);
+    EXPECT_GT(exchanged, plans / 50);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
 }
 
