@@ -41,9 +41,6 @@ void check_framework(const Plan& plan, const Framework& framework, std::vector<R
 // Whether the context ranks can share each sequence, by the method that they use (plan/check_context.cpp).
 void check_context(const Plan& plan, std::vector<Rejection>& out);
 
-// Whether ranks can share out the experts of layers, and the program knows such layers (plan/check_experts.cpp).
-void check_experts(const Plan& plan, std::vector<Rejection>& out);
-
 // That what the framework adds fits clocks of picoseconds: it grows with layers and scores and not with work, so
 // that a bound on the work says nothing of it (plan/check_added.cpp).
 void check_added_magnitude(const Plan& plan, const Framework& framework, std::vector<Rejection>& out);
@@ -52,5 +49,8 @@ void check_added_magnitude(const Plan& plan, const Framework& framework, std::ve
 // (plan/check_communication.cpp).
 void check_shard(const Plan& plan, std::vector<Rejection>& out);
 void check_overlap(const Plan& plan, std::vector<Rejection>& out);
+
+// Whether a layer's experts can be shared out as the plan says (plan/check_experts.cpp).
+void check_experts(const Plan& plan, std::vector<Rejection>& out);
 
 }  // namespace foretrain::check_rules
