@@ -106,6 +106,8 @@ void check_sizes(const Plan& plan, Rejections& out) {
                        .rule = fmt::format("must be from 1 to {}", most_chunks),
                        .suggestion = p.virtual_pipeline < 1 ? "1" : ""});
     need("parallelism.data", p.data);
+    need("parallelism.expert", p.expert);
+    need("parallelism.expert_tensor", p.expert_tensor);
     if (p.zero_shard_size != 0) need("parallelism.zero_shard_size", p.zero_shard_size);
     if (p.first_stage_layers != 0) need("parallelism.first_stage_layers", p.first_stage_layers);
     if (p.last_stage_layers != 0) need("parallelism.last_stage_layers", p.last_stage_layers);

@@ -217,10 +217,14 @@ Operands operands(const AdamwArgs& a) {
 Operands operands(const RouterArgs& a) {
     const Operand in{R, a.rows * a.experts, DType::fp32}, out{W, a.rows * a.experts, DType::fp32};
     if (!a.backward) return {in, out, out};
-    return {in, in, {W, a.rows * a.experts, a.type}};
+    return {in, in, in, {W, a.rows * a.experts, a.type}};
 }
 
-Operands operands(const PermuteArgs& a) { return {{R, a.from * a.width, a.type}, {W, a.to * a.width, a.type}}; }
+Operands operands(const PermuteArgs& a) {
+    const Operand from{R, a.from * a.width, a.type}, to{W, a.to * a.width, a.type};
+    if (a.weighed) return {from, {R, to.elements, a.type}, to};
+    return {from, to};
+}
 
 Operands operands(const LatentPackArgs& a) {
     const Access parts = a.unpack ? W : R, packed = a.unpack ? R : W;

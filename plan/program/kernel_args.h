@@ -297,7 +297,7 @@ struct AdamwArgs {
 
 // The `topk` experts of each token and their weights, from the router's logits. Forward: const logits, scores,
 // probabilities (all (rows, experts), fp32); scores are of all experts, probabilities 0 but for the chosen ones.
-// Backward: const scores, const probabilities, dlogits (rows, experts). Predicted, never executed.
+// Backward: const logits, const scores, const probabilities, dlogits (rows, experts). Predicted, never executed.
 struct RouterArgs {
     std::int64_t rows = 0, experts = 0, topk = 0;
     bool backward = false;
@@ -306,11 +306,13 @@ struct RouterArgs {
 };
 
 // Rows in another order or number: a copy of each token for each expert that it visits, what comes back of them
-// summed up, or the rows of each sender sorted by expert. Operands: const x (from, width), y (to, width).
-// Predicted, never executed.
+// summed up, the rows of each sender sorted by expert, or each row times its weight. Operands: const x (from, width),
+// y (to, width); on the way back of a `weighed` row also what was weighed, const w (to, width), before y. Predicted,
+// never executed.
 struct PermuteArgs {
     std::int64_t from = 0, to = 0, width = 0;
     DType type = DType::fp32;
+    bool weighed = false;
     bool operator==(const PermuteArgs&) const = default;
 };
 

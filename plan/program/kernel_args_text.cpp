@@ -154,7 +154,8 @@ constexpr auto fields(const RouterArgs&) {  // backward: by the kind
 }
 constexpr auto fields(const PermuteArgs&) {
     using A = PermuteArgs;
-    return std::tuple(Field{"from", &A::from}, Field{"to", &A::to}, Field{"width", &A::width}, Field{"type", &A::type});
+    return std::tuple(Field{"from", &A::from}, Field{"to", &A::to}, Field{"width", &A::width}, Field{"type", &A::type},
+                      Field{"weighed", &A::weighed, rare});
 }
 constexpr auto fields(const LatentPackArgs&) {  // unpack: by the kind
     using A = LatentPackArgs;

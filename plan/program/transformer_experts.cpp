@@ -138,7 +138,7 @@ TransformerPasses::Tensor TransformerPasses::routed_backward(std::int32_t layer,
     weight_gradient(experts, "fc2.weight", dresults, s.weighted >= 0 ? s.weighted : s.act, fc2);
     if (s.weighted >= 0) {
         const Tensor unweighted = b_.transient("dact_unweighted", all * share_.ffn, w_);
-        permute(dact, unweighted, all, all, share_.ffn);
+        b_.kernel(PermuteArgs{all, all, share_.ffn, w_, true}, {dact, s.act, unweighted});
         dact = unweighted;
     }
     const Tensor dfc1 = b_.transient("dfc1", all * gates * share_.ffn, w_);
@@ -155,7 +155,7 @@ TransformerPasses::Tensor TransformerPasses::router_backward(std::int32_t layer,
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     const Product product{rows_, share_.experts, h_};
     const Tensor dlogits = b_.transient("drouter", rows_ * share_.experts, w_);
-    b_.kernel(RouterArgs{rows_, share_.experts, c_.model.moe.topk, true, w_}, {s.scored, s.chosen, dlogits});
+    b_.kernel(RouterArgs{rows_, share_.experts, c_.model.moe.topk, true, w_}, {s.logits, s.scored, s.chosen, dlogits});
     if (c_.model.moe.router_bias) bias_gradient(unit, "router.bias", dlogits, rows_, share_.experts);
     weight_gradient(unit, "router.weight", dlogits, s.norm2, product);
     const Tensor dx = b_.transient("dnorm2_router", rows_ * h_, w_);
