@@ -62,11 +62,6 @@ void check_layers(const Plan& plan, std::vector<Rejection>& out) {
 void check_experts(const Plan& plan, std::vector<Rejection>& out) {
     const ModelSpec& m = plan.model;
     const Parallelism& p = plan.parallelism;
-    if (m.attention_sinks)
-        out.push_back({.reason = "model_not_planned",
-                       .field = "model.attention_sinks",
-                       .found = "true",
-                       .rule = "is read and counted, but its training is not predicted yet"});
     if (!m.has_experts()) return check_without_experts(plan, out);
     check_rows(plan, out);
     check_layers(plan, out);
@@ -78,11 +73,11 @@ void check_experts(const Plan& plan, std::vector<Rejection>& out) {
     const std::optional<std::int64_t> ranks = product({p.tensor, p.context, p.data});
     const std::optional<std::int64_t> sharing = product({p.expert, p.expert_tensor});
     if (ranks && sharing && *ranks % *sharing != 0)
-        out.push_back({.reason = "expert_divides_stage",
-                       .field = "parallelism.expert",
-                       .found = std::to_string(p.expert),
-                       .rule = fmt::format("expert x expert_tensor = {} must divide the {} ranks of a stage",
-                                           *sharing, *ranks)});
+        out.push_back(
+            {.reason = "expert_divides_stage",
+             .field = "parallelism.expert",
+             .found = std::to_string(p.expert),
+             .rule = fmt::format("expert x expert_tensor = {} must divide the {} ranks of a stage", *sharing, *ranks)});
 }
 
 }  // namespace foretrain::check_rules

@@ -88,15 +88,14 @@ ExpertCosts::Operations operations(const Json& value) {
 }
 
 void read_experts(const Json& value, ExpertCosts& e) {
-    value.only_keys({"forward_operations", "backward_operations", "host_takes", "gap_us", "stall_takes",
-                     "exchange_inside", "exchange_across", "once_per_node", "traffic", "imbalance"});
+    value.only_keys({"forward_operations", "backward_operations", "host_takes", "gap_us", "stall_takes", "exchange",
+                     "once_per_node", "traffic", "imbalance"});
     if (value.has("forward_operations")) e.forward_operations = operations(value.at("forward_operations"));
     if (value.has("backward_operations")) e.backward_operations = operations(value.at("backward_operations"));
     number(value, "host_takes", e.host_takes, 0, 100);
     number(value, "gap_us", e.gap_us, 0, most_us);
     number(value, "stall_takes", e.stall_takes, 0, 100);
-    integer(value, "exchange_inside", e.exchange_inside, 0, 1000);
-    integer(value, "exchange_across", e.exchange_across, 0, 1000);
+    if (value.has("exchange")) e.exchange = by_count(value.at("exchange"), "devices of a node", 0, 1000);
     flag(value, "once_per_node", e.once_per_node);
     number(value, "traffic", e.traffic, 0.01, 100);
     number(value, "imbalance", e.imbalance, 1, 1000);

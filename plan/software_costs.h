@@ -78,8 +78,8 @@ struct ExpertCosts {
     double host_takes = 1;   // times as long as other operations: CUDA graphs spare most of it
     double gap_us = 0;       // for which the device stands still, of each of those operations
     double stall_takes = 1;  // times what a layer's StallCosts and those gaps come to
-    // Shares in per mille of the exchanges of tokens, for which compute waits, inside a node and across.
-    std::int64_t exchange_inside = 1000, exchange_across = 1000;
+    // Per mille of the exchanges of tokens, for which compute waits, by devices that a node has; empty: all.
+    Steps exchange;
     bool once_per_node = false;  // a token crosses to a node once, whatever number of its experts is there
     double traffic = 1;          // on the time of router, permutations and activation
     double imbalance = 1;        // Training::expert_imbalance where a plan has none

@@ -59,9 +59,9 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     if (i.kind == InstructionKind::kernel) {
         const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
         if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops * times;
-        if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) 
+        if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
             out.attention_flops += in_full(*a, a->head_dim + a->value_dim()) * times;
-        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) 
+        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
             out.attention_flops += in_full(*a, 3 * a->head_dim + 2 * a->value_dim()) * times;
         if (std::holds_alternative<RingAttentionArgs>(args)) out.attention_flops += work(args).flops * (2 * times);
     }

@@ -141,7 +141,7 @@ ChunkReplicas::Busy ChunkReplicas::of(const LayerCounts& layers) const {
 
 Time ChunkReplicas::lost(std::size_t body, const LayerCounts& layers, Time layer, Time first) const {
     const auto in = [&](Time computed) { return std::min(dense_[body][0], most_lost(computed, share_)); };
-    const Time others = in(layer) * std::max<std::int64_t>(0, layers.dense - 1);
+    const Time others = in(layer)*std::max<std::int64_t>(0, layers.dense - 1);
     return layers.routed > 0 ? others : others + in(first);
 }
 
@@ -170,6 +170,7 @@ ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {
     (m.has_experts() ? ring_of_routed : ring_of_dense) = one;
     if (!m.has_experts() || m.has_experts(0)) return;
     ring_of_dense = regions_of({0});
+    ring_of_both = regions_of({0, layer});
     dense = minus(ring_of_dense, apart);
 }
 

@@ -99,13 +99,13 @@ struct ChunkState {
     ChunkState(const StageContext& context, const StageShape& shape);
     std::array<Bytes, region_count> apart{}, dense{}, routed{};
     // Of the rings of ZeRO-2 and 3, which hold the largest unit: where there are such layers.
-    std::array<Bytes, region_count> ring_of_dense{}, ring_of_routed{};
+    std::array<Bytes, region_count> ring_of_dense{}, ring_of_routed{}, ring_of_both{};
     Bytes tied_gradient;  // of a first chunk's embedding, as the two stages that hold it sum it
     Bytes of(Region region, const LayerCounts& layers) const {
         const auto r = static_cast<std::size_t>(region);
         if (region != Region::gathered && region != Region::staging)
             return apart[r] + dense[r] * layers.dense + routed[r] * layers.routed;
-        return std::max(layers.dense > 0 ? ring_of_dense[r] : Bytes{}, layers.routed > 0 ? ring_of_routed[r] : Bytes{});
+        return layers.routed == 0 ? ring_of_dense[r] : layers.dense == 0 ? ring_of_routed[r] : ring_of_both[r];
     }
 };
 

@@ -80,8 +80,8 @@ Stage small_stage(const Plan& plan, const StageShape& shape, const LayerPattern&
 std::size_t ChunkPieces::KeyHash::operator()(const Key& k) const {
     const std::uint64_t flags =
         (k.recomputed ? 1U : 0U) | (k.begins ? 2U : 0U) | (k.ends ? 4U : 0U) | (k.after ? 8U : 0U);
-    return (static_cast<std::uint64_t>(k.count) << 24U) ^ (static_cast<std::uint64_t>(static_cast<std::uint32_t>(k.phase)) << 4U) ^
-           flags;
+    return (static_cast<std::uint64_t>(k.count) << 24U) ^
+           (static_cast<std::uint64_t>(static_cast<std::uint32_t>(k.phase)) << 4U) ^ flags;
 }
 
 void ChunkPieces::list(const Recompute& recompute, const StageShape& shape, const LayerPattern& pattern) {

@@ -79,9 +79,9 @@ private:
     double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
-    MemoryBound routed_activation_;  // of experts
+    MemoryBound routed_activation_;   // of experts
     std::int64_t once_per_node_ = 0;  // experts of a token, which goes to each node once; 0: to each expert
-    Processor memory_;  // its bandwidth is all that memory-bound kernels need
+    Processor memory_;                // its bandwidth is all that memory-bound kernels need
     DomainConstants domain_;
     NetworkSpec network_;
     std::array<std::vector<GroupPlacement>, axis_count> groups_;

@@ -34,12 +34,14 @@ double attention_matrices(const ModelSpec& m) {
            out;
 }
 
-double mlp_matrices(const ModelSpec& m, std::int64_t ffn) { return product((m.gated_mlp ? 3 : 2) * m.hidden_size, ffn); }
+double mlp_matrices(const ModelSpec& m, std::int64_t ffn) {
+    return product((m.gated_mlp ? 3 : 2) * m.hidden_size, ffn);
+}
 
 // Those of the experts that it visits, and of the router.
 double expert_matrices(const ModelSpec& m) {
-    return static_cast<double>(m.moe.topk) * mlp_matrices(m, m.moe.ffn_hidden_size) + mlp_matrices(m, m.moe.shared_ffn) +
-           product(m.hidden_size, m.moe.experts);
+    return static_cast<double>(m.moe.topk) * mlp_matrices(m, m.moe.ffn_hidden_size) +
+           mlp_matrices(m, m.moe.shared_ffn) + product(m.hidden_size, m.moe.experts);
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ const std::vector<const Flight*>& PlanCosts::flights() {
 // Weights, gradients and optimizer state.
 const std::vector<Bytes>& PlanCosts::standing() {
     const Parallelism& p = parts_.plan().parallelism;
-    const StandingKey key{p.tensor, p.replicas(), parts_.zero(), p.zero_shard_size, parts_.stages(), parts_.chunks(),
-                          p.expert, p.expert_tensor};
+    const StandingKey key{p.tensor,        p.replicas(),    parts_.zero(), p.zero_shard_size,
+                          parts_.stages(), parts_.chunks(), p.expert,      p.expert_tensor};
     if (standing_.key == key && !standing_.values.empty()) return standing_.values;
     standing_ = {key, {}};
     for (const std::int64_t stage : distinct_stages()) {

@@ -160,8 +160,10 @@ Bytes PlanParts::working_set_of(const StageShape& shape) {
 
 const ChunkState& PlanParts::state_of(const StageShape& shape) {
     const Parallelism& p = plan_.parallelism;
-    return part(known_states_, StateKey{p.tensor, p.replicas(), zero(), p.zero_shard_size, shape.first, shape.last, p.expert, p.expert_tensor},
-                [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
+    return part(
+        known_states_,
+        StateKey{p.tensor, p.replicas(), zero(), p.zero_shard_size, shape.first, shape.last, p.expert, p.expert_tensor},
+        [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
 const ChunkReplicas& PlanParts::replicas_of(const StageShape& shape) {

@@ -42,8 +42,8 @@ public:
     std::int64_t chunks() const { return plan_.parallelism.virtual_pipeline; }
     int zero() const { return plan_.parallelism.effective_zero(); }
     std::int64_t microbatches() const { return microbatches_; }
-    Bytes message() const { return message_; }                 // between stages; the input of a layer is as large
-    const LayerPattern& pattern() const { return pattern_; }   // as layer_pattern
+    Bytes message() const { return message_; }                // between stages; the input of a layer is as large
+    const LayerPattern& pattern() const { return pattern_; }  // as layer_pattern
     LayerCounts layers_of(const StageShape& shape) const { return count_layers(plan_.model, shape); }
 
     // The runs of layers of a pipeline, in the model's order.

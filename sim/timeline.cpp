@@ -140,8 +140,8 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
     for (Time StageTime::*part :
          {&StageTime::forward, &StageTime::backward, &StageTime::recompute, &StageTime::tensor_exposed,
-          &StageTime::context_exposed, &StageTime::expert_exposed, &StageTime::data_exposed, &StageTime::host_exposed, &StageTime::overhead,
-          &StageTime::gemm, &StageTime::attention, &StageTime::head})
+          &StageTime::context_exposed, &StageTime::expert_exposed, &StageTime::data_exposed, &StageTime::host_exposed,
+          &StageTime::overhead, &StageTime::gemm, &StageTime::attention, &StageTime::head})
         later.*part += (later.*part - earlier.*part) * n;
 }
 

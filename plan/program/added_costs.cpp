@@ -26,8 +26,9 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     };
     a.expert_stall_forward = stall(c.stall.forward_us, e.forward_operations);
     a.expert_stall_backward = stall(c.stall.backward_us, e.backward_operations);
-    const bool inside = plan.cluster.holds_inside(p.expert * p.expert_tensor);
-    a.expert_exchange = static_cast<std::int16_t>(inside ? e.exchange_inside : e.exchange_across);
+    if (!e.exchange.empty())
+        a.expert_exchange =
+            static_cast<std::int16_t>(figure_at(e.exchange, static_cast<double>(plan.cluster.devices_of_node())));
     a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
     const bool interleaved = p.virtual_pipeline > 1;
     a.message_share = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);

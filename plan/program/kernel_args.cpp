@@ -51,9 +51,8 @@ std::int64_t share(std::int64_t n, std::int64_t ranks) { return n / std::max<std
 
 Operands operands(const GemmArgs& a) {
     const std::int64_t g = a.groups;
-    Operands o{{R, g * a.m * a.k, a.type},
-               {R, g * a.k * a.n, a.type},
-               {add_or_write(a.accumulate), g * a.m * a.n, a.output}};
+    Operands o{
+        {R, g * a.m * a.k, a.type}, {R, g * a.k * a.n, a.type}, {add_or_write(a.accumulate), g * a.m * a.n, a.output}};
     if (a.bias) o.add({R, g * a.n, a.type});
     return o;
 }
@@ -249,8 +248,8 @@ std::int64_t flops(const QkNormArgs& a) {
     return a.rows * (a.heads + a.kv_heads) * a.head_dim * (a.backward ? (a.rms ? 12 : 18) : (a.rms ? 4 : 8));
 }
 
-// Scores and context are two products of 2 s^2 head_dim each (the second of the values' width), of which the causal mask leaves one
-// half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
+// Scores and context are two products of 2 s^2 head_dim each (the second of the values' width), of which the causal
+// mask leaves one half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
 // computes whole. A window w leaves w s - w^2 / 2 pairs. The softmax is not counted.
 std::int64_t twice_pairs(std::int64_t s, std::int64_t window) {
     return window > 0 && window < s ? window * (2 * s - window) : s * s;

@@ -327,11 +327,10 @@ struct LatentPackArgs {
     bool operator==(const LatentPackArgs&) const = default;
 };
 
-using KernelArgs =
-    std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
-                 QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, RingAttentionArgs, KeyValueArgs, RelayoutArgs,
-                 EmbeddingArgs, PositionsArgs, ResidualAddArgs, AccumulateArgs, CastArgs, LossArgs, AdamwArgs,
-                 RouterArgs, PermuteArgs, LatentPackArgs>;
+using KernelArgs = std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs,
+                                RopeArgs, QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, RingAttentionArgs,
+                                KeyValueArgs, RelayoutArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
+                                AccumulateArgs, CastArgs, LossArgs, AdamwArgs, RouterArgs, PermuteArgs, LatentPackArgs>;
 
 KernelKind kind_of(const KernelArgs& args);
 Work work(const KernelArgs& args);

@@ -78,7 +78,8 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, UnitKind kind,
     if (owns_weight && c.zero <= 2) unit.weight = fixed.add("weight", u.layer, Region::weights, c.types.weight, n);
     if (owns_weight && c.zero == 3)
         unit.weight_shard = fixed.add("weight_shard", u.layer, Region::weights, c.types.weight, part);
-    if (owns_weight && (c.zero == 1 || c.zero == 2)) unit.weight_shard = fixed.shard_of(unit.weight, kind, "weight_shard");
+    if (owns_weight && (c.zero == 1 || c.zero == 2))
+        unit.weight_shard = fixed.shard_of(unit.weight, kind, "weight_shard");
     if (c.zero <= 1) unit.gradient = fixed.add("gradient", u.layer, Region::gradients, c.types.gradient, n);
     if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, kind, "gradient_shard");
     if (c.zero >= 2)
@@ -97,7 +98,8 @@ std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape,
     if (shape.first && c.model.embedding_norm) refs.push_back({UnitKind::embedding_norm, -1});
     for (std::int64_t layer = 0; layer < layout.layers; ++layer) {
         refs.push_back({UnitKind::layer, layer});
-        if (c.model.has_experts(layout.like[static_cast<std::size_t>(layer)])) refs.push_back({UnitKind::experts, layer});
+        if (c.model.has_experts(layout.like[static_cast<std::size_t>(layer)]))
+            refs.push_back({UnitKind::experts, layer});
     }
     if (shape.last) refs.push_back({UnitKind::final_norm, -1});
     if (shape.last) refs.push_back({UnitKind::head, -1});
@@ -133,10 +135,9 @@ void build_stage_state(const StageContext& c, Stage& stage) {
         u.layer = static_cast<std::int32_t>(ref.layer);
         const std::int64_t layer = ref.layer < 0 ? 0 : stage.layout.like[static_cast<std::size_t>(ref.layer)];
         const bool routed = c.model.has_experts(layer);
-        const auto same =
-            std::find_if(stage.unit_shapes.begin(), stage.unit_shapes.end(), [&](const UnitShape& s) {
-                return s.kind == ref.kind && (ref.kind != UnitKind::layer || s.routed == routed);
-            });
+        const auto same = std::find_if(stage.unit_shapes.begin(), stage.unit_shapes.end(), [&](const UnitShape& s) {
+            return s.kind == ref.kind && (ref.kind != UnitKind::layer || s.routed == routed);
+        });
         u.shape = static_cast<std::int32_t>(same - stage.unit_shapes.begin());
         if (same == stage.unit_shapes.end()) stage.unit_shapes.push_back(make_shape(c, ref.kind, layer));
         const bool shares_weight = ref.kind == UnitKind::head && c.model.tied_embeddings && stage.shape.first;

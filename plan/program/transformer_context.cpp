@@ -90,7 +90,12 @@ RingAttentionArgs TransformerPasses::ring_step(std::int64_t step, bool backward)
 }
 
 KeyValueArgs TransformerPasses::key_value(bool unpack) const {
-    return {tokens_, c_.model.attention_heads / t_, c_.model.kv_heads / t_, c_.model.head_dim, unpack, w_,
+    return {tokens_,
+            c_.model.attention_heads / t_,
+            c_.model.kv_heads / t_,
+            c_.model.head_dim,
+            unpack,
+            w_,
             c_.model.is_latent() ? c_.model.mla.v_dim : 0};
 }
 

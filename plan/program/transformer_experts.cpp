@@ -70,12 +70,12 @@ void TransformerPasses::expert_products(std::int32_t layer, const LayerTensors& 
     const std::int32_t unit = unit_of(UnitKind::layer, layer), experts = unit_of(UnitKind::experts, layer);
     const bool biased = c_.model.moe.router_bias;
     const GemmArgs route{.m = rows_,
-                   .n = share_.experts,
-                   .k = h_,
-                   .transpose_b = true,
-                   .bias = biased,
-                   .type = w_,
-                   .output = DType::fp32};
+                         .n = share_.experts,
+                         .k = h_,
+                         .transpose_b = true,
+                         .bias = biased,
+                         .type = w_,
+                         .output = DType::fp32};
     std::vector<Tensor> operands{s.norm2, weight(unit, "router.weight"), s.logits};
     if (biased) operands.push_back(weight(unit, "router.bias"));
     b_.kernel(route, operands);

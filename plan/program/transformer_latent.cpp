@@ -99,8 +99,8 @@ TransformerPasses::Tensor TransformerPasses::latent_products_backward(std::int32
         weight_gradient(unit, "q_up.weight", dq, full(s.q_norm, "q_norm_full", a.q_lora), q_, a.q_lora);
         const Tensor partial = b_.transient("dq_norm", tokens_ * a.q_lora, w_);
         input_gradient(unit, "q_up.weight", dq, partial, q_, a.q_lora);
-        const Tensor dlatent = latent_norm_backward(unit, "q_norm.weight", summed(partial, "dq_norm_sum", a.q_lora),
-                                                    s.q_latent, -1);
+        const Tensor dlatent =
+            latent_norm_backward(unit, "q_norm.weight", summed(partial, "dq_norm_sum", a.q_lora), s.q_latent, -1);
         weight_gradient(unit, "q_down.weight", dlatent, s.norm1, {rows_, a.q_lora, h_});
         dx_q = b_.transient("dnorm1_q", rows_ * h_, w_);
         input_gradient(unit, "q_down.weight", dlatent, dx_q, {rows_, a.q_lora, h_});

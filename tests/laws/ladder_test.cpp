@@ -61,7 +61,8 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_GE(t.data_exposed, Time{0});
             // Gradients that are sums over tokens or heads of all tensor ranks are reduced on that stream too.
             const bool over_heads = plan.model.query_key_norm == QueryKeyNorm::shared;
-            if (skeleton.context.replicas() == 1 && plan.parallelism.expert_replicas() == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
+            if (skeleton.context.replicas() == 1 && plan.parallelism.expert_replicas() == 1 &&
+                !plan.parallelism.sequence_parallel && !over_heads) {
                 ASSERT_EQ(t.data_exposed, Time{0});
             }
             ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;
@@ -134,7 +135,7 @@ TEST(Ladder, HoldsForShardsOfEverySize) {
 // What a sweep asks for, with its parts shared between plans, is what a plan alone is predicted to take.
 TEST(Ladder, SharedPartsSayTheSame) {
     std::mt19937 random(3);
-    int compared = 0, in_part = 0, others = 0;
+    int compared = 0, in_part = 0, others = 0, exchanged = 0;
     for (int n = 0; n < 150; ++n) {
         const Plan base = random_plan(random);
         PlanCosts costs(base);
@@ -157,6 +158,11 @@ TEST(Ladder, SharedPartsSayTheSame) {
             // What a sweep also varies.
             if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.tensor *= 2;
             if (change > 0 && random() % 3 == 0) p.sequence_parallel = p.tensor > 1 && !p.sequence_parallel;
+            if (change > 0 && plan.model.has_experts()) {
+                p.expert = std::int64_t{1} << random() % 3;
+                p.expert_tensor = random() % 2 == 0 ? p.tensor : 1;
+                p.sequence_parallel = p.tensor > 1;
+            }
             if (change > 0 && random() % 3 == 0)
                 p.schedule = p.schedule == Schedule::gpipe ? Schedule::one_f_one_b : Schedule::gpipe;
             if (change > 0 && random() % 3 == 0)
@@ -171,6 +177,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;
+            exchanged += p.expert != base.parallelism.expert ? 1 : 0;
             for (const bool other :
                  {p.tensor != base.parallelism.tensor, p.sequence_parallel != base.parallelism.sequence_parallel,
                   p.schedule != base.parallelism.schedule,
@@ -182,6 +189,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
     EXPECT_GT(compared, 500);
     EXPECT_GT(in_part, 50);
     EXPECT_GT(others, 400);
+    EXPECT_GT(exchanged, 50);
 }
 
 // Every random plan's program is proven runnable.

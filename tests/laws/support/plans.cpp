@@ -102,13 +102,14 @@ Plan draw(std::mt19937& random) {
         p.expert_tensor = random() % 3 == 0 ? p.tensor : 1;
     }
     p.zero_stage = static_cast<int>(random() % 4);
-    if (p.zero_stage > 0 && !plan.model.has_experts() && random() % 2 == 0) p.zero_shard_size = pick<std::int64_t>(random, {2, 3, 4, 8});
+    if (p.zero_stage > 0 && !plan.model.has_experts() && random() % 2 == 0)
+        p.zero_shard_size = pick<std::int64_t>(random, {2, 3, 4, 8});
     p.micro_batch_size = pick<std::int64_t>(random, {1, 2, 3});
     p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     p.overlap.gradient_reduce = random() % 4 != 0;
     p.overlap.parameter_gather = random() % 4 != 0;
     p.overlap.pipeline = random() % 4 != 0;
-    p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
+    p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 2, 2, 3, 6});
     draw_layout(random, plan.model.layers, p);
     plan.cluster = any_machine(plan.world());
     plan.framework = random() % 2 == 0 ? "foretrain" : pick(random, every_framework());
