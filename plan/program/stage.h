@@ -32,6 +32,7 @@ struct StageContext {
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
+    bool reduces_whole = false;  // gradients are summed for every replica in full, whoever uses which
     AddedCosts added;
     std::int64_t score_bytes = 0;  // that attention keeps of each score; 0: it is fused
     std::int64_t vocabulary = 0;   // padded
