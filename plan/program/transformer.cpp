@@ -41,6 +41,13 @@ std::int32_t TransformerPasses::tensor_of(std::int32_t unit, const char* name) c
     return stage_.unit_shapes[static_cast<std::size_t>(u.shape)].find(name);
 }
 
+// The head's products stay in the type that its tensors are stored in.
+std::optional<DType> TransformerPasses::products_of(std::int32_t unit) const {
+    const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    const bool head = stage_.unit_shapes[static_cast<std::size_t>(u.shape)].kind == UnitKind::head;
+    return head ? std::nullopt : c_.training.products;
+}
+
 // ---- pieces ---------------------------------------------------------------------------------
 
 TransformerPasses::Tensor TransformerPasses::full(Tensor rows, const char* what) { return full(rows, what, h_); }
@@ -111,9 +118,16 @@ void TransformerPasses::linear(std::int32_t unit, const char* name, bool bias, T
     const std::string n(name);
     std::vector<Tensor> operands{x, weight(unit, (n + ".weight").c_str()), y};
     if (bias) operands.push_back(weight(unit, (n + ".bias").c_str()));
-    GemmArgs args{.m = p.rows, .n = p.out, .k = p.in, .transpose_b = true, .bias = bias, .type = w_, .output = w_};
-    args.groups = p.groups;
-    b_.kernel(args, operands);
+    b_.kernel(GemmArgs{.m = p.rows,
+                       .n = p.out,
+                       .k = p.in,
+                       .transpose_b = true,
+                       .bias = bias,
+                       .type = w_,
+                       .output = w_,
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
+                       .groups = p.groups},
+              operands);
 }
 
 // dx (T, in) = dy (T, out) W (out, in)
@@ -123,9 +137,15 @@ void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tens
 }
 
 void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, const Product& p) {
-    GemmArgs args{.m = p.rows, .n = p.in, .k = p.out, .role = GemmRole::input_gradient, .type = w_, .output = w_};
-    args.groups = p.groups;
-    b_.kernel(args, {dy, weight(unit, name), dx});
+    b_.kernel(GemmArgs{.m = p.rows,
+                       .n = p.in,
+                       .k = p.out,
+                       .role = GemmRole::input_gradient,
+                       .type = w_,
+                       .output = w_,
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
+                       .groups = p.groups},
+              {dy, weight(unit, name), dx});
 }
 
 // dW (out, in) [+]= dy^T (out, T) x (T, in)
@@ -143,6 +163,7 @@ void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Ten
                        .role = GemmRole::weight_gradient,
                        .type = w_,
                        .output = g_,
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
                        .groups = p.groups},
               {dy, x, gradient(unit, name)});
 }

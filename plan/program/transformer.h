@@ -105,6 +105,7 @@ private:
     // The same over other rows than T, and over products of several experts.
     struct Product {
         std::int64_t rows = 0, out = 0, in = 0, groups = 1;
+        bool exact = false;  // in the activations' type, where others are quantised
     };
     void linear(std::int32_t unit, const char* name, bool bias, Tensor x, Tensor y, const Product& p);
     void input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, const Product& p);
@@ -162,6 +163,7 @@ private:
     std::int64_t window(std::int32_t layer) const;
     std::int32_t unit_of(UnitKind kind, std::int32_t layer = -1) const;
     std::int32_t tensor_of(std::int32_t unit, const char* name) const;
+    std::optional<DType> products_of(std::int32_t unit) const;  // that products with its weights compute in
     Tensor weight(std::int32_t unit, const char* name) { return b_.weight(unit, tensor_of(unit, name)); }
     Tensor gradient(std::int32_t unit, const char* name) { return b_.gradient(unit, tensor_of(unit, name)); }
 

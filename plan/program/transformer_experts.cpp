@@ -97,7 +97,7 @@ TransformerPasses::Tensor TransformerPasses::shared_forward(std::int32_t layer, 
     const Tensor sum = out_product(unit, "shared.fc2", s.shared_act, shared_, {"shared", "shared_sum"}, -1);
     if (c_.model.moe.shared_gate) {
         const Tensor gate = b_.transient("shared_gate", rows_, w_);
-        linear(unit, "shared_gate", false, s.norm2, gate, {rows_, 1, h_});
+        linear(unit, "shared_gate", false, s.norm2, gate, {rows_, 1, h_, 1, true});
     }
     return sum;
 }
@@ -153,7 +153,7 @@ TransformerPasses::Tensor TransformerPasses::routed_backward(std::int32_t layer,
 // The same through the router.
 TransformerPasses::Tensor TransformerPasses::router_backward(std::int32_t layer, const LayerTensors& s) {
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    const Product product{rows_, share_.experts, h_};
+    const Product product{rows_, share_.experts, h_, 1, true};
     const Tensor dlogits = b_.transient("drouter", rows_ * share_.experts, w_);
     b_.kernel(RouterArgs{rows_, share_.experts, c_.model.moe.topk, true, w_}, {s.logits, s.scored, s.chosen, dlogits});
     if (c_.model.moe.router_bias) bias_gradient(unit, "router.bias", dlogits, rows_, share_.experts);
@@ -181,7 +181,7 @@ TransformerPasses::Tensor TransformerPasses::shared_backward(std::int32_t layer,
     if (c_.model.moe.shared_gate) {
         const Tensor dgate = b_.transient("dshared_gate", rows_, w_);
         permute(dout, dgate, rows_ * h_, rows_, 1);
-        weight_gradient(unit, "shared_gate.weight", dgate, s.norm2, {rows_, 1, h_});
+        weight_gradient(unit, "shared_gate.weight", dgate, s.norm2, {rows_, 1, h_, 1, true});
     }
     return sum;
 }
