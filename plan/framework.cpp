@@ -104,9 +104,13 @@ UnknownFramework unknown_framework(std::string_view reference) {
     return {fmt::format("{}", fmt::join(known, ", ")), nearest(wanted.name.substr(0, 80), known)};
 }
 
-StateTypes state_types(DType precision) {
+StateTypes state_types(const Training& training) {
+    const DType precision = training.precision;
     if (precision == DType::bf16 || precision == DType::fp16)
-        return {.weight = precision, .gradient = DType::fp32, .optimizer = DType::fp32, .master = true};
+        return {.weight = precision,
+                .gradient = training.gradient_type.value_or(DType::fp32),
+                .optimizer = DType::fp32,
+                .master = true};
     return {.weight = precision, .gradient = precision, .optimizer = precision, .master = false};
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "plan/memory_costs.h"
 #include "plan/plan.h"
 #include "plan/software_costs.h"
 
@@ -61,6 +62,7 @@ struct Framework {
     double step_spread = 0;
     bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
+    MemoryCosts memory;
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
 };
@@ -88,7 +90,7 @@ struct StateTypes {
     DType weight, gradient, optimizer;
     bool master = false;
 };
-StateTypes state_types(DType precision);
+StateTypes state_types(const Training& training);
 
 // Rows of embedding and head: the vocabulary padded as the framework pads it.
 std::int64_t padded_vocabulary(const ModelSpec& model, const Framework& framework, std::int64_t tensor_ranks);

@@ -82,14 +82,18 @@ void read_traffic(const Json& value, TrafficFactors& t) {
     number(value, "loss", t.loss, 0.1, 100);
 }
 
+UnfusedAttention unfused_from(const Json& value) {
+    value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes"});
+    return {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
+            value.at("backward_bytes").number(0, 1000)};
+}
+
 // Unfused, or factors on what was measured, never both.
 void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"});
-        c.unfused = {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-                     value.at("backward_bytes").number(0, 1000), value.at("score_bytes").integer(0, 64)};
+        c.unfused = unfused_from(value);
         return;
     }
     for (const Json& item : value.items()) {
@@ -100,14 +104,60 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "gemm"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);
+    if (value.has("unfused_attention")) c.unfused_if_asked = unfused_from(value.at("unfused_attention"));
     if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
+}
+
+void steps_of_mib(const Json& value, const char* key, const char* what, Steps& out) {
+    constexpr double most = 1 << 20;
+    if (value.has(key)) out = by_count(value.at(key), what, 0, most);
+}
+
+void read_memory(const Json& value, MemoryCosts& m) {
+    value.only_keys({"hidden_dropout", "attention_dropout",  "norm_statistics",      "second_output",
+                     "attention",      "native_logit_bytes", "compiled_logit_bytes", "logit_bytes",
+                     "head_gradient",  "library_mib",        "deterministic_mib",    "library_handles",
+                     "layer_mib",      "overlap_workspaces", "grouped_workspaces",   "own_layer_mib",
+                     "unsharded_mib",  "gradient_shapes",    "attention_mask",       "messages",
+                     "slack"});
+    constexpr std::int64_t some = 1000;
+    number(value, "hidden_dropout", m.hidden_dropout, 0, 1);
+    number(value, "attention_dropout", m.attention_dropout, 0, 1);
+    integer(value, "norm_statistics", m.norm_statistics, 0, some);
+    flag(value, "second_output", m.second_output);
+    if (value.has("attention")) {
+        const Json kinds = value.at("attention");
+        m.attention.clear();
+        for (const std::string& from : kinds.keys())
+            m.attention.emplace_back(
+                std::stoi(from),
+                static_cast<AttentionKind>(kinds.at(from).one_of({"unfused", "flash1", "flash2", "flash3", "cudnn"})));
+        std::sort(m.attention.begin(), m.attention.end());
+    }
+    if (value.has("native_logit_bytes"))
+        m.native_logit_bytes = by_count(value.at("native_logit_bytes"), "TFLOP/s", 0, 64);
+    integer(value, "compiled_logit_bytes", m.compiled_logit_bytes, 0, 64);
+    integer(value, "logit_bytes", m.logit_bytes, 0, 64);
+    flag(value, "head_gradient", m.head_gradient);
+    steps_of_mib(value, "library_mib", "TFLOP/s", m.library_mib);
+    number(value, "deterministic_mib", m.deterministic_mib, 0, 1 << 20);
+    integer(value, "library_handles", m.library_handles, 0, some);
+    steps_of_mib(value, "layer_mib", "TFLOP/s", m.layer_mib);
+    integer(value, "overlap_workspaces", m.overlap_workspaces, 0, some);
+    integer(value, "grouped_workspaces", m.grouped_workspaces, 0, some);
+    steps_of_mib(value, "own_layer_mib", "ranks", m.own_layer_mib);
+    number(value, "unsharded_mib", m.unsharded_mib, 0, 1 << 20);
+    flag(value, "gradient_shapes", m.gradient_shapes);
+    flag(value, "attention_mask", m.attention_mask);
+    integer(value, "messages", m.messages, 0, some);
+    number(value, "slack", m.slack, 0, 100);
 }
 
 void read_abilities(const Json& value, Framework& f) {
@@ -232,6 +282,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "step_spread",
                            "step_spread_assumed",
                            "costs",
+                           "memory",
                            "stands_for",
                            "sources"});
         Framework f;
@@ -247,6 +298,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
         f.version = version.at("version").string();
         read_abilities(version, f);
         if (version.has("costs")) read_costs(version.at("costs"), f.costs);
+        if (version.has("memory")) read_memory(version.at("memory"), f.memory);
         if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
         read_sources(version, f);
         out.push_back(std::move(f));

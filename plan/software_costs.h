@@ -85,7 +85,6 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
-    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     bool operator==(const UnfusedAttention&) const = default;
 };
 
@@ -97,6 +96,7 @@ struct SoftwareCosts {
     TrafficFactors traffic;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
     Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
     bool operator==(const SoftwareCosts&) const = default;
 

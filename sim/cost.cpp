@@ -9,6 +9,7 @@
 #include "hardware/collective_time.h"
 #include "plan/framework.h"
 #include "plan/program/access.h"
+#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -36,7 +37,9 @@ Time share_of(Time t, std::int16_t share) {
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    apply(framework_named(plan.framework).costs, plan.cluster.device);
+    const Framework& framework = framework_named(plan.framework);
+    apply(framework.costs, plan.cluster.device);
+    unfused_ = foretrain::unfused_attention(plan, framework);
 }
 
 CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
@@ -83,7 +86,6 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
         attention_forward_takes_ = factor->forward;
         attention_backward_takes_ = factor->backward;
     }
-    unfused_ = costs.unfused;
     if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
 }
 

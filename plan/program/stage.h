@@ -18,6 +18,7 @@
 #include "plan/plan.h"
 #include "plan/program/added_costs.h"
 #include "plan/program/body.h"
+#include "plan/program/memory_terms.h"
 #include "plan/program/stage_layout.h"
 
 namespace foretrain {
@@ -29,12 +30,11 @@ struct StageContext {
     Parallelism parallelism;
     StateTypes types;
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
-    bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     AddedCosts added;
-    std::int64_t score_bytes = 0;  // that attention keeps of each score; 0: it is fused
-    std::int64_t vocabulary = 0;   // padded
-    int zero = 0;                  // effective: 0 where there is one replica
+    MemoryTerms memory;
+    std::int64_t vocabulary = 0;  // padded
+    int zero = 0;                 // effective: 0 where there is one replica
 
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }

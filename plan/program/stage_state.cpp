@@ -45,6 +45,9 @@ public:
         return push(b);
     }
 
+    // Another name of a buffer.
+    std::int32_t alias(std::int32_t other) { return push(BodyBuffer(stage_.fixed[static_cast<std::size_t>(other)])); }
+
     // This replica's part of a whole buffer.
     std::int32_t shard_of(std::int32_t whole, const char* what) {
         BodyBuffer b = stage_.fixed[static_cast<std::size_t>(whole)];
@@ -66,7 +69,14 @@ private:
 
 // A tied head on the embedding's own stage has gradients of its own, added to the embedding's at
 // the end of the step, and nothing else.
-void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, std::int64_t n) {
+bool add_alias(FixedBuffers& fixed, const Unit& owner, Unit& unit) {
+    if (owner.elements != unit.elements) return false;
+    if (owner.gradient >= 0) unit.gradient = fixed.alias(owner.gradient);
+    if (owner.gradient_shard >= 0) unit.gradient_shard = fixed.alias(owner.gradient_shard);
+    return true;
+}
+
+void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, const Unit& owner, StageUnit& u, std::int64_t n) {
     Unit& unit = u.unit;
     const std::int64_t part = n / c.shards();
     const bool owns_weight = unit.tied_to < 0;
@@ -75,6 +85,8 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, 
     if (owns_weight && c.zero == 3)
         unit.weight_shard = fixed.add("weight_shard", u.layer, Region::weights, c.types.weight, part);
     if (owns_weight && (c.zero == 1 || c.zero == 2)) unit.weight_shard = fixed.shard_of(unit.weight, "weight_shard");
+    // Others collect both uses' gradients in one place: what follows moves no more than it does of two.
+    if (!owns_weight && c.memory.one_tied_gradient && add_alias(fixed, owner, unit)) return;
     if (c.zero <= 1) unit.gradient = fixed.add("gradient", u.layer, Region::gradients, c.types.gradient, n);
     if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, "gradient_shard");
     if (c.zero >= 2)
@@ -130,7 +142,7 @@ void build_stage_state(const StageContext& c, Stage& stage) {
         const bool shares_weight = ref.kind == UnitKind::head && c.model.tied_embeddings && stage.shape.first;
         u.unit.tied_to = shares_weight ? 0 : -1;
         u.unit.elements = stage.unit_shapes[static_cast<std::size_t>(u.shape)].elements;
-        add_unit_buffers(c, fixed, u, u.unit.elements);
+        add_unit_buffers(c, fixed, stage.units.empty() ? u.unit : stage.units.front().unit, u, u.unit.elements);
         stage.units.push_back(u);
     }
     for (const Repeat& r : stage.layout.repeats) add_left_out(r, stage);

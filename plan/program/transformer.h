@@ -29,6 +29,8 @@ struct LayerTensors {
     PassBuilder::Tensor attended = -1;  // (R, h) of the attention, and
     PassBuilder::Tensor mlp_out = -1;   // (R, h) of the MLP: what post norms read, if there are any
     PassBuilder::Tensor scores = -1;    // (b a / t, s, s) bytes, if attention is not fused
+    // Of other frameworks, bytes: of dropout, and (R) of norms. second_output is context again.
+    PassBuilder::Tensor masks = -1, statistics = -1, second_output = -1;
 };
 
 // What the attention of a parallel block leaves to the MLP, with which it shares its collectives.
@@ -62,6 +64,8 @@ public:
     // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
     void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
 
+    void hold_kept(const LayerTensors& s);  // what no kernel reads, up to where the pass has got to
+
     void head_forward(const HeadTensors& s, Tensor loss);
     void head_backward(const HeadTensors& s, Tensor dx);
 
@@ -75,6 +79,8 @@ public:
     std::int64_t raw_qk_elements() const { return tokens_ * (q_ + c_.model.kv_size() / t_); }
     std::int64_t logit_elements() const { return tokens_ * vocab_; }
     std::int64_t score_elements(std::int32_t layer) const;  // bytes
+    std::int64_t mask_elements() const;                     // bytes
+    std::int64_t statistics_elements() const;               // bytes
 
 private:
     Tensor full(Tensor rows, const char* what);       // (R, h) -> (T, h)
