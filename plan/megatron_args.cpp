@@ -146,8 +146,8 @@ std::vector<std::string> MegatronReader::unread() const {
 
 namespace {
 
-// The systems that these GPUs stand in as a rule.
 Json cluster_of(const MegatronSetting& setting, std::int64_t world) {
+    if (setting.cluster) return cluster_to_json(*setting.cluster);
     const DeviceSpec device = device_from_json(Json(setting.gpu));
     ClusterSpec cluster = read_cluster(device.system);
     scale_to_devices(cluster, world);
@@ -173,7 +173,7 @@ MegatronRun plan_from_megatron(const MegatronArguments& arguments, const Megatro
         Json root = Json::object();
         root.set("model", megatron_model(reader, setting, run.assumed))
             .set("cluster", cluster_of(setting, layout.world))
-            .set("framework", "megatron-lm@2024")
+            .set("framework", arguments.count("use-megatron-fsdp") > 0 ? "megatron-fsdp" : "megatron-lm@2024")
             .set("training", megatron_training(reader, layout, run.assumed))
             .set("parallelism", layout.parallelism);
         if (const std::vector<std::string> unread = reader.unread(); !unread.empty())

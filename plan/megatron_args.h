@@ -28,11 +28,12 @@ MegatronArguments arguments_from_text(std::string_view text);  // of a command l
 
 // What the arguments do not say.
 struct MegatronSetting {
-    std::string origin;      // of the arguments, for errors: "runs.jsonl:12"
-    std::string gpu;         // a device preset
-    std::int64_t world = 0;  // 0: as few as the arguments need
-    std::string family;      // "gpt", "bert", ...: the program that was run; empty: gpt
-    std::string name;        // of the model
+    std::string origin;                       // of the arguments, for errors: "runs.jsonl:12"
+    std::string gpu;                          // a device preset, in the system that it stands in as a rule
+    std::optional<ClusterSpec> cluster = {};  // or a cluster, of so many devices; then `world` says nothing
+    std::int64_t world = 0;                   // 0: as few as the arguments need
+    std::string family;                       // "gpt", "bert", ...: the program that was run; empty: gpt
+    std::string name;                         // of the model
 };
 
 struct MegatronRun {

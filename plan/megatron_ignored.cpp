@@ -150,7 +150,6 @@ constexpr std::array beyond{Beyond{"perform-rl-step", nullptr, "reinforcement le
                             Beyond{"optimizer", "muon", "Muon"},
                             Beyond{"optimizer", "dist_muon", "Muon"},
                             Beyond{"optimizer", "sgd", "SGD"},
-                            Beyond{"use-megatron-fsdp", nullptr, "Megatron-FSDP"},
                             Beyond{"cuda-graph-impl", nullptr, "CUDA graphs"},
                             Beyond{"mtp-num-layers", nullptr, "multi-token prediction"},
                             Beyond{"fp8-format", nullptr, "fp8"},

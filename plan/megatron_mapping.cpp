@@ -50,6 +50,80 @@ void set_rotation(MegatronReader& args, std::int64_t head_dim, Json& model) {
     if (share < 1) model.set("rotary_dim", static_cast<std::int64_t>(share * static_cast<double>(head_dim)));
 }
 
+// "([0]*3+[1]*11)" by its elements; a whole number N is every N-th layer.
+std::vector<int> routed_layers(const std::string& pattern) {
+    std::vector<int> out;
+    std::size_t at = 0;
+    const auto number = [&] {
+        std::int64_t n = 0;
+        for (; at < pattern.size() && '0' <= pattern[at] && pattern[at] <= '9'; ++at)
+            n = std::min<std::int64_t>(n * 10 + (pattern[at] - '0'), 10000);
+        return n;
+    };
+    while (at < pattern.size()) {
+        if (pattern[at] != '[') {
+            ++at;
+            continue;
+        }
+        std::vector<int> piece;
+        for (++at; at < pattern.size() && pattern[at] != ']'; ++at)
+            if (pattern[at] == '0' || pattern[at] == '1') piece.push_back(pattern[at] - '0');
+        std::int64_t times = 1;
+        if (at + 1 < pattern.size() && pattern[at + 1] == '*') at += 2, times = number();
+        for (; times > 0; --times) out.insert(out.end(), piece.begin(), piece.end());
+    }
+    return out;
+}
+
+// Which layers have experts, as far as a plan can say: all after the first few, or each n-th.
+void set_routed_layers(MegatronReader& args, Json& moe) {
+    const std::string pattern = args.text("moe-layer-freq", "1");
+    if (pattern.find('[') == std::string::npos) {
+        moe.set("every", args.integer("moe-layer-freq", 1));
+        if (args.integer("moe-layer-freq", 1) > 1) refuse("--moe-layer-freq", pattern, "1, or a list");
+        return;
+    }
+    const std::vector<int> routed = routed_layers(pattern);
+    const auto first = std::find(routed.begin(), routed.end(), 1);
+    if (std::find(first, routed.end(), 0) != routed.end())
+        refuse("--moe-layer-freq", pattern, "experts in all layers after the first that has some");
+    moe.set("first_dense_layers", static_cast<std::int64_t>(first - routed.begin()));
+}
+
+void set_experts(MegatronReader& args, std::int64_t ffn, Json& model) {
+    const std::int64_t experts = args.integer("num-experts", 0);
+    if (experts == 0) return;
+    Json moe = Json::object();
+    moe.set("experts", experts)
+        .set("topk", args.integer("moe-router-topk", 2))
+        .set("moe_ffn", args.integer("moe-ffn-hidden-size", ffn));
+    if (const std::int64_t shared = args.integer("moe-shared-expert-intermediate-size", 0); shared > 0)
+        moe.set("shared_ffn", shared);
+    if (args.flag("moe-shared-expert-gate")) moe.set("shared_gate", true);
+    if (args.flag("moe-expert-capacity-factor"))
+        moe.set("capacity_factor", args.number("moe-expert-capacity-factor", 1))
+            .set("pad_to_capacity", args.flag("moe-pad-expert-input-to-capacity"));
+    set_routed_layers(args, moe);
+    model.set("moe", std::move(moe));
+}
+
+void set_latents(MegatronReader& args, std::int64_t heads, Json& model) {
+    if (!args.flag("multi-latent-attention")) return;
+    const std::int64_t nope = args.integer("qk-head-dim", 128), rope = args.integer("qk-pos-emb-head-dim", 64);
+    Json mla = Json::object();
+    mla.set("kv_lora", args.integer("kv-lora-rank", 512))
+        .set("qk_nope", nope)
+        .set("qk_rope", rope)
+        .set("v_dim", args.integer("v-head-dim", 128));
+    if (args.flag("q-lora-rank")) mla.set("q_lora", args.integer("q-lora-rank", 0));
+    // Its latents are normalised whether --qk-layernorm is given or not; its rotation is the only position.
+    model.set("mla", std::move(mla))
+        .set("head_dim", nope + rope)
+        .set("kv_heads", heads)
+        .set("positions", "rope")
+        .set("query_key_norm", "none");
+}
+
 }  // namespace
 
 Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::vector<std::string>& assumed) {
@@ -57,6 +131,7 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
     if (a == 0 || h == 0) args.fail("num-attention-heads", "at least 1");
     const bool gated = args.flag("swiglu"), squared = args.flag("squared-relu");
     const std::int64_t gated_ffn = static_cast<std::int64_t>(static_cast<double>(h) * 4 * 2 / 3) / 64 * 64;
+    const std::int64_t ffn = args.integer("ffn-hidden-size", gated ? gated_ffn : 4 * h);
     const std::int64_t head_dim = args.integer("kv-channels", h / a), groups = args.integer("num-query-groups", 1);
     const bool grouped = args.flag("group-query-attention");
     // Rows of embedding and head: what the profile pads by is a divisor of this.
@@ -70,7 +145,7 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
         .set("attention_heads", a)
         .set("kv_heads", grouped ? groups : a)
         .set("head_dim", head_dim)
-        .set("ffn_hidden_size", args.integer("ffn-hidden-size", gated ? gated_ffn : 4 * h))
+        .set("ffn_hidden_size", ffn)
         .set("gated_mlp", gated)
         .set("activation", gated     ? "silu"
                            : squared ? "squared_relu"
@@ -83,6 +158,8 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
         .set("bias", !args.flag("disable-bias-linear"));
     if (args.flag("qk-layernorm")) m.set("query_key_norm", "shared");
     set_rotation(args, head_dim, m);
+    set_experts(args, ffn, m);
+    set_latents(args, a, m);
     return m;
 }
 
@@ -177,19 +254,40 @@ void set_stages(MegatronReader& args, std::int64_t pipeline, Json& p, std::vecto
 
 }  // namespace
 
+namespace {
+
+// Megatron's FSDP with what its arguments leave to it: all is shared out, main weights and gradients are fp32.
+void set_fsdp(MegatronReader& args, Json& p) {
+    const std::string strategy = args.text("data-parallel-sharding-strategy", "optim_grads_params");
+    if (strategy != "optim_grads_params") refuse("--data-parallel-sharding-strategy", strategy, "optim_grads_params");
+    for (const char* type :
+         {"megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype", "megatron-fsdp-main-params-dtype"})
+        if (const std::string name = args.text(type, "fp32"); name != "fp32")
+            refuse(std::string("--") + type, name, "fp32");
+    if (const std::string outer = args.text("outer-dp-sharding-strategy", "no_shard"); outer != "no_shard")
+        refuse("--outer-dp-sharding-strategy", outer, "no_shard");
+    p.set("zero_stage", 3);
+}
+
+}  // namespace
+
 MegatronLayout read_layout(MegatronReader& args, const MegatronSetting& setting, std::vector<std::string>& assumed) {
     MegatronLayout out;
     const std::int64_t tensor = std::max<std::int64_t>(args.integer("tensor-model-parallel-size", 1), 1);
     const std::int64_t pipeline = std::max<std::int64_t>(args.integer("pipeline-model-parallel-size", 1), 1);
     const std::int64_t context = std::max<std::int64_t>(args.integer("context-parallel-size", 1), 1);
     const std::int64_t one = tensor * pipeline * context;
-    out.world = setting.world > 0 ? setting.world : one;
+    out.world = setting.cluster ? setting.cluster->devices() : setting.world > 0 ? setting.world : one;
     if (out.world % one != 0)
         refuse("world_size", std::to_string(out.world),
                fmt::format("a multiple of the {} ranks of tensor, pipeline and context", one));
     out.data = out.world / one;
     out.micro_batch_size = std::max<std::int64_t>(args.integer("micro-batch-size", 1), 1);
     Json p = Json::object();
+    const std::int64_t expert = args.integer("expert-model-parallel-size", 1);
+    if (expert > 1) p.set("expert", expert);
+    if (const std::int64_t sharing = args.integer("expert-tensor-parallel-size", tensor); args.flag("num-experts"))
+        p.set("expert_tensor", sharing);
     p.set("tensor", tensor).set("context", context).set("data", out.data).set("micro_batch_size", out.micro_batch_size);
     set_stages(args, pipeline, p, assumed);
     const std::string exchange = args.text("cp-comm-type", "p2p");
@@ -207,6 +305,7 @@ MegatronLayout read_layout(MegatronReader& args, const MegatronSetting& setting,
         p.set("zero_shard_size", replicas / instances);
     else if (shards && instances > 1)
         p.set("zero_stage", 0);
+    if (args.flag("use-megatron-fsdp")) set_fsdp(args, p);
     p.set("recompute", recompute_of(args));
     p.set("overlap", Json::object().set("gradient_reduce", args.flag("overlap-grad-reduce")));
     if (args.flag("use-tp-pp-dp-mapping") && pipeline > 1)
@@ -244,6 +343,13 @@ Json software_of(MegatronReader& args, bool own_layers) {
         .set("userbuffers", args.flag("tp-comm-overlap") && !own_layers)
         .set("fused_softmax", !(args.flag("no-masked-softmax-fusion") && own_layers));
     static_cast<void>(args.find("tp-comm-overlap-cfg"));
+    if (args.flag("num-experts")) {
+        const std::string dispatcher = args.text("moe-token-dispatcher-type", "allgather");
+        if (dispatcher != "allgather" && dispatcher != "alltoall")
+            refuse("--moe-token-dispatcher-type", dispatcher, "allgather or alltoall");
+        for (const char* name : {"moe-router-dtype", "moe-permute-fusion"}) static_cast<void>(args.find(name));
+        s.set("gathers_tokens", dispatcher == "allgather").set("grouped_products", args.flag("moe-grouped-gemm"));
+    }
     const std::int64_t limit = args.integer("wgrad-deferral-limit", 0);
     if (args.flag("defer-embedding-wgrad-compute")) s.set("deferred_head", limit);
     return s;

@@ -55,6 +55,8 @@ struct SoftwareChoices {
     std::optional<bool> attention_mask;  // the data loader makes one
     bool userbuffers = false;            // tensor collectives run in pieces beside products, in buffers of theirs
     bool fused_softmax = true;           // scale, mask and softmax of unfused attention in one kernel
+    bool gathers_tokens = false;         // of experts: all tokens go to all of their ranks, in a buffer that stays
+    bool grouped_products = false;       // of experts: in one kernel, with workspaces of its own
     std::int64_t deferred_head = 0;      // microbatches that the head's weight gradient lags behind
     bool operator==(const SoftwareChoices&) const = default;
 };

@@ -184,6 +184,8 @@ void read_megatron_run(const Json& record, RunRecord& out) {
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (record.has("mem_max_allocated"))
         out.measured.peak_allocated_gib = record.at("mem_max_allocated").number(1, most_gib * gib) / gib;
+    if (record.has("mem_allocated_steady"))
+        out.measured.held_gib = record.at("mem_allocated_steady").number(1, most_gib * gib) / gib;
     out.measured.step_time_s = positive(record, "iter_time_median_s", longest_step_s);
     out.measured.of_last_stage = true;
     const MegatronArguments arguments = arguments_from_json(record.at("args"));
@@ -193,7 +195,7 @@ void read_megatron_run(const Json& record, RunRecord& out) {
     const std::size_t slash = test.find('/');
     if (slash != std::string::npos) out.group = setting.family = test.substr(0, slash);
     if (record.has("world_size")) setting.world = record.at("world_size").integer(1, largest);
-    if (record.has("world_size_assumed")) out.assumed.push_back(fmt::format("{} GPUs", setting.world));
+    out.devices_assumed = flag_of(record, "world_size_assumed").value_or(false);
     if (setting.gpu.empty()) {
         out.refused = "gpu";
         out.why = fmt::format("\"{}\" names no GPU that is known", shortened(env, longest_name));

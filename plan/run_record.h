@@ -38,6 +38,7 @@ namespace foretrain {
 struct RunMeasurement {
     std::optional<double> step_time_s;
     std::optional<double> peak_allocated_gib, peak_reserved_gib;  // as PyTorch's allocator counts, the largest rank
+    std::optional<double> held_gib;                               // allocated between steps, of the same rank
     bool of_last_stage = false;                                   // instead of the largest: of the rank that logs
 };
 
@@ -49,6 +50,7 @@ struct RunRecord {
     std::string place;      // "runs.jsonl:12"
     RunMeasurement measured;
     std::optional<Plan> plan;
+    bool devices_assumed = false;      // their number is whoever wrote the record's guess
     std::string refused;               // where there is no plan: a key to count by, "precision fp8"
     std::string why;                   // and in a sentence
     std::vector<std::string> assumed;  // what the plan does not say, or says for the record

@@ -43,7 +43,8 @@ double workspaces_mib(const Plan& plan, const MemoryCosts& m) {
     const SoftwareChoices& s = plan.training.software;
     if (s.own_layers) return figure_at(m.own_layer_mib, static_cast<double>(plan.parallelism.tensor));
     const double handle = std::max(figure_at(m.library_mib, tera), s.deterministic ? m.deterministic_mib : 0.0);
-    const std::int64_t kinds = 1 + (s.userbuffers ? m.overlap_workspaces : 0);
+    const bool grouped = s.grouped_products && plan.model.has_experts();
+    const std::int64_t kinds = 1 + (s.userbuffers ? m.overlap_workspaces : 0) + (grouped ? m.grouped_workspaces : 0);
     return handle * static_cast<double>(m.library_handles) + figure_at(m.layer_mib, tera) * static_cast<double>(kinds);
 }
 
@@ -94,6 +95,9 @@ Bytes libraries_of(const Plan& plan, const Framework& f) {
     if (p.pipeline > 1) bytes += static_cast<double>(m.messages * message);
     if (m.gradient_shapes && t.fused_gradient_accumulation != false && !t.software.own_layers && sixteen_bits(plan))
         bytes += static_cast<double>(half * shapes_of(plan.model, p.tensor));
+    const std::int64_t ranks = p.expert * p.expert_tensor;
+    if (t.software.gathers_tokens && plan.model.has_experts() && ranks > 1)
+        bytes += static_cast<double>(message * ranks);
     const std::int64_t sequence = t.sequence_length;
     if (t.software.attention_mask.value_or(m.attention_mask))
         bytes += static_cast<double>(p.micro_batch_size * sequence * sequence / p.context);

@@ -109,11 +109,11 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
 // 18 bytes a parameter in 16-bit training with an fp32 gradient: 2 + 4 + 4 (master) + 8 (Adam).
 TEST(Framework, StateOf16BitTrainingIsFp32WithAMaster) {
     for (DType t : {DType::bf16, DType::fp16}) {
-        const StateTypes s = state_types(t);
+        const StateTypes s = state_types({.precision = t});
         EXPECT_EQ(size_of(s.weight) + size_of(s.gradient) + (s.master ? 4 : 0) + 2 * size_of(s.optimizer), 18);
     }
     for (DType t : {DType::fp32, DType::fp64}) {
-        const StateTypes s = state_types(t);
+        const StateTypes s = state_types({.precision = t});
         EXPECT_FALSE(s.master);
         EXPECT_EQ(size_of(s.weight) + size_of(s.gradient) + 2 * size_of(s.optimizer), 4 * size_of(t));
     }
