@@ -125,7 +125,7 @@ void read_memory(const Json& value, MemoryCosts& m) {
                      "attention",      "native_logit_bytes", "compiled_logit_bytes", "logit_bytes",
                      "head_gradient",  "library_mib",        "deterministic_mib",    "library_handles",
                      "layer_mib",      "overlap_workspaces", "grouped_workspaces",   "own_layer_mib",
-                     "unsharded_mib",  "gradient_shapes",    "attention_mask",       "messages",
+                     "unsharded_mib",  "gradient_shapes",    "attention_mask", "idle_rings",       "messages",
                      "slack"});
     constexpr std::int64_t some = 1000;
     number(value, "hidden_dropout", m.hidden_dropout, 0, 1);
@@ -156,6 +156,7 @@ void read_memory(const Json& value, MemoryCosts& m) {
     number(value, "unsharded_mib", m.unsharded_mib, 0, 1 << 20);
     flag(value, "gradient_shapes", m.gradient_shapes);
     flag(value, "attention_mask", m.attention_mask);
+    flag(value, "idle_rings", m.idle_rings);
     integer(value, "messages", m.messages, 0, some);
     number(value, "slack", m.slack, 0, 100);
 }

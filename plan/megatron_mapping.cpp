@@ -107,8 +107,12 @@ void set_experts(MegatronReader& args, std::int64_t ffn, Json& model) {
     model.set("moe", std::move(moe));
 }
 
-void set_latents(MegatronReader& args, std::int64_t heads, Json& model) {
+void set_latents(MegatronReader& args, std::int64_t heads, Json& model, std::vector<std::string>& assumed) {
     if (!args.flag("multi-latent-attention")) return;
+    if (model.at("bias").boolean()) {
+        model.set("bias", false).set("mlp_bias", true);
+        assumed.emplace_back("latent attention without biases");
+    }
     const std::int64_t nope = args.integer("qk-head-dim", 128), rope = args.integer("qk-pos-emb-head-dim", 64);
     Json mla = Json::object();
     mla.set("kv_lora", args.integer("kv-lora-rank", 512))
@@ -159,7 +163,7 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
     if (args.flag("qk-layernorm")) m.set("query_key_norm", "shared");
     set_rotation(args, head_dim, m);
     set_experts(args, ffn, m);
-    set_latents(args, a, m);
+    set_latents(args, a, m, assumed);
     return m;
 }
 

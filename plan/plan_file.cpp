@@ -58,6 +58,7 @@ const std::vector<std::string> parallelism_keys{"tensor",
                                                 "context",
                                                 "context_method",
                                                 "expert",
+                                                "expert_tensor",
                                                 "data",
                                                 "sequence_parallel",
                                                 "zero_stage",
@@ -142,7 +143,7 @@ void read_choices(const Json& value, Training& t) {
         t.gradient_type = *dtype_from_name(names[value.at("gradient_dtype").one_of(names)]);
     }
     t.fused_gradient_accumulation = choice(value, "fused_gradient_accumulation");
-    t.compiled = choice(value, "compiled");
+    if (choice(value, "compiled") == true) t.compiled = true;
     if (stated(value, "software")) t.software = software_from(value.at("software"));
 }
 
@@ -201,7 +202,6 @@ Overlap overlap_from(const Json& value, const Framework& framework) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    refuse_unless_neutral(value, "expert", Json(1));
     refuse_unless_neutral(value, "offload", Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
@@ -214,6 +214,8 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("context", p.context);
     if (value.has("context_method"))
         p.context_method = static_cast<ContextMethod>(value.at("context_method").one_of(context_method_names));
+    size("expert", p.expert);
+    size("expert_tensor", p.expert_tensor);
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
     p.zero_stage = framework.default_zero_stage;
@@ -382,6 +384,8 @@ Json parallelism_to_json(const Parallelism& p) {
     out.set("tensor", p.tensor)
         .set("context", p.context)
         .set("context_method", name_of(p.context_method))
+        .set("expert", p.expert)
+        .set("expert_tensor", p.expert_tensor)
         .set("pipeline", p.pipeline)
         .set("virtual_pipeline", p.virtual_pipeline)
         .set("data", p.data)

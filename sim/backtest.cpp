@@ -36,7 +36,9 @@ void set_likely_devices(RunRecord& run) {
     double nearest = agrees;
     const Plan stated = *run.plan;
     const Parallelism& p = stated.parallelism;
-    for (std::int64_t n = 1; n <= most_replicas; n += std::max<std::int64_t>(n / 2, 1)) {
+    // 1, 2, 3, 4, 6, 8, 12, ...: nodes come in such numbers.
+    const auto next = [](std::int64_t n) { return n == 1 ? 2 : n % 3 == 0 ? n / 3 * 4 : n / 2 * 3; };
+    for (std::int64_t n = 1; n <= most_replicas; n = next(n)) {
         Plan other = stated;
         other.parallelism.data = n;
         try {

@@ -96,7 +96,7 @@ Bytes PlanCosts::stands() const {
         gathered = std::max(gathered, c->state->of(Region::gathered, 0));
         staging = std::max(staging, c->state->of(Region::staging, 0));
     }
-    return all + gathered + staging;
+    return framework_.memory.idle_rings ? all : all + gathered + staging;
 }
 
 Bytes PlanCosts::live(const Flight& flight) const {

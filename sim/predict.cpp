@@ -27,6 +27,7 @@ std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory
         // working sets and slots that are not full at the moment of the peak.
         if (framework.runnable) continue;
         Bytes unused = m.allocated() - m.libraries - m.live_peak;
+        if (framework.memory.idle_rings) unused += m.rings;
         for (Bytes* part : {&m.workspace, &m.communication, &m.activations}) {
             const Bytes less = std::min(unused, *part);
             *part -= less;

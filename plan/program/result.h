@@ -26,6 +26,7 @@ struct StageMemory {
     Bytes weights, gradients, optimizer;
     Bytes activations;    // slots for the microbatches in flight
     Bytes communication;  // pipeline messages, gathered parameters, gradients on their way
+    Bytes rings;          // of those, for gathered parameters and gradients on their way to their shard
     Bytes workspace;      // the largest working set of one pass (transients)
     Bytes libraries;      // that other frameworks hold all through the step: workspaces of their libraries, buffers
     Bytes reserved;

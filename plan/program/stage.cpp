@@ -43,7 +43,7 @@ public:
         b.section("optimizer");
         b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step});
         for (const StageUnit& u : stage_.units) {
-            if (u.unit.tied_to < 0) continue;
+            if (u.unit.tied_to < 0 || !u.unit.has_gradient()) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
             const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.shards() : u.unit.elements;
             b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},

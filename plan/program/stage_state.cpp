@@ -45,9 +45,6 @@ public:
         return push(b);
     }
 
-    // Another name of a buffer.
-    std::int32_t alias(std::int32_t other) { return push(BodyBuffer(stage_.fixed[static_cast<std::size_t>(other)])); }
-
     // This replica's part of a whole buffer.
     std::int32_t shard_of(std::int32_t whole, const char* what) {
         BodyBuffer b = stage_.fixed[static_cast<std::size_t>(whole)];
@@ -69,13 +66,6 @@ private:
 
 // A tied head on the embedding's own stage has gradients of its own, added to the embedding's at
 // the end of the step, and nothing else.
-bool add_alias(FixedBuffers& fixed, const Unit& owner, Unit& unit) {
-    if (owner.elements != unit.elements) return false;
-    if (owner.gradient >= 0) unit.gradient = fixed.alias(owner.gradient);
-    if (owner.gradient_shard >= 0) unit.gradient_shard = fixed.alias(owner.gradient_shard);
-    return true;
-}
-
 void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, const Unit& owner, StageUnit& u, std::int64_t n) {
     Unit& unit = u.unit;
     const std::int64_t part = n / c.shards();
@@ -85,8 +75,8 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, const Unit& ow
     if (owns_weight && c.zero == 3)
         unit.weight_shard = fixed.add("weight_shard", u.layer, Region::weights, c.types.weight, part);
     if (owns_weight && (c.zero == 1 || c.zero == 2)) unit.weight_shard = fixed.shard_of(unit.weight, "weight_shard");
-    // Others collect both uses' gradients in one place: what follows moves no more than it does of two.
-    if (!owns_weight && c.memory.one_tied_gradient && add_alias(fixed, owner, unit)) return;
+    // Others collect the gradients of both uses in one place: PassBuilder::gradient finds it.
+    if (!owns_weight && c.memory.one_tied_gradient && c.zero <= 1 && owner.elements == n) return;
     if (c.zero <= 1) unit.gradient = fixed.add("gradient", u.layer, Region::gradients, c.types.gradient, n);
     if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, "gradient_shard");
     if (c.zero >= 2)

@@ -11,7 +11,7 @@ namespace {
 
 TEST(Framework, ProfilesAreNamedAndSourced) {
     EXPECT_EQ(framework_names(),
-              (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "megatron-deepspeed", "megatron-lm"}));
+              (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "megatron-deepspeed", "megatron-fsdp", "megatron-lm"}));
     for (const std::string& name : framework_names()) {
         const std::vector<std::string> versions = framework_versions(name);
         ASSERT_FALSE(versions.empty());
@@ -44,8 +44,8 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
         EXPECT_EQ(e.text().suggestion, "megatron-lm@2022");
     }
     EXPECT_EQ(unknown_framework("torchtitan").suggestion, "fsdp@torchtitan");
-    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"fsdp", "deepspeed"}));
-    EXPECT_EQ(frameworks_with_zero(3, false, true), std::vector<std::string>{"fsdp"});
+    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"megatron-fsdp", "fsdp", "deepspeed"}));
+    EXPECT_EQ(frameworks_with_zero(3, false, true), (std::vector<std::string>{"megatron-fsdp", "fsdp"}));
     EXPECT_EQ(find_framework("megatron-lm@"), nullptr);
     EXPECT_EQ(find_framework("@2021"), nullptr);
 }
