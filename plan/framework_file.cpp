@@ -40,15 +40,25 @@ void steps(const Json& value, const char* key, const char* what, Steps& out) {
     if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
 }
 
+void operations(const Json& value, const char* key, Operations& out) {
+    if (!value.has(key)) return;
+    const Json both = value.at(key);
+    both.only_keys({"forward", "backward"});
+    out = {both.at("forward").integer(0, 100000), both.at("backward").integer(0, 100000)};
+}
+
 void read_host(const Json& value, HostCosts& h) {
     value.only_keys({"forward_operations", "backward_operations", "operation_us", "collective_us", "recompute_us",
-                     "waits_for_messages"});
+                     "embedding_operations", "head_operations", "waits_for_messages", "waits_for_batches"});
     integer(value, "forward_operations", h.forward_operations, 0, 100000);
     integer(value, "backward_operations", h.backward_operations, 0, 100000);
     steps(value, "operation_us", "TFLOP/s", h.operation_us);
     steps(value, "collective_us", "ranks", h.collective_us);
     number(value, "recompute_us", h.recompute_us, 0, most_us);
+    operations(value, "embedding_operations", h.embedding);
+    operations(value, "head_operations", h.head);
     flag(value, "waits_for_messages", h.waits_for_messages);
+    flag(value, "waits_for_batches", h.waits_for_batches);
 }
 
 void read_stall(const Json& value, StallCosts& s) {
@@ -59,18 +69,22 @@ void read_stall(const Json& value, StallCosts& s) {
 }
 
 void read_messages(const Json& value, MessageCosts& m) {
-    value.only_keys({"each_us", "interleaved"});
+    value.only_keys({"each_us", "interleaved", "split"});
     number(value, "each_us", m.each_us, 0, most_us);
     integer(value, "interleaved", m.interleaved, 0, 1000);
+    flag(value, "split", m.split);
 }
 
 void read_overlap(const Json& value, OverlapCosts& o) {
-    value.only_keys({"tensor_forward", "tensor_backward", "data_inside", "data_across", "data_takes"});
+    value.only_keys({"tensor_forward", "tensor_backward", "data_inside", "data_across", "data_takes", "parameters_take",
+                     "parameters_rank_us"});
     integer(value, "tensor_forward", o.tensor_forward, 0, 1000);
     integer(value, "tensor_backward", o.tensor_backward, 0, 1000);
     integer(value, "data_inside", o.data_inside, 0, 1000);
     integer(value, "data_across", o.data_across, 0, 1000);
     integer(value, "data_takes", o.data_takes, 1000, 30000);
+    integer(value, "parameters_take", o.parameters_take, 0, 1000);
+    number(value, "parameters_rank_us", o.parameters_rank_us, 0, most_us);
 }
 
 void read_traffic(const Json& value, TrafficFactors& t) {
@@ -83,9 +97,17 @@ void read_traffic(const Json& value, TrafficFactors& t) {
 }
 
 UnfusedAttention unfused_from(const Json& value) {
-    value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes"});
-    return {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-            value.at("backward_bytes").number(0, 1000)};
+    value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "softmax_multiple",
+                     "without_softmax_kernel", "operations_without", "unaligned_products"});
+    UnfusedAttention u;
+    u.product_efficiency = value.at("product_efficiency").number(0.01, 1);
+    u.forward_bytes = value.at("forward_bytes").number(4, 1000);
+    u.backward_bytes = value.at("backward_bytes").number(8, 1000);
+    integer(value, "softmax_multiple", u.softmax_multiple, 1, 1024);
+    number(value, "without_softmax_kernel", u.without_softmax_kernel, 1, 100);
+    integer(value, "operations_without", u.operations_without, 0, 1000);
+    number(value, "unaligned_products", u.unaligned_products, 1, 100);
+    return u;
 }
 
 // Unfused, or factors on what was measured, never both.
@@ -104,13 +126,15 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "gemm"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "straggling",
+                     "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);
+    number(value, "straggling", c.straggling, 0, 1);
     if (value.has("unfused_attention")) c.unfused_if_asked = unfused_from(value.at("unfused_attention"));
     if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
 }
@@ -177,6 +201,7 @@ void read_abilities(const Json& value, Framework& f) {
     flag(value, "has_tensor_ranks", f.has_tensor_ranks);
     flag(value, "has_pipeline", f.has_pipeline);
     flag(value, "interleaves", f.interleaves);
+    flag(value, "fills_stages", f.fills_stages);
     if (value.has("precisions")) {
         f.precisions.clear();
         const std::vector<std::string> names{"fp32", "fp64", "bf16", "fp16"};
@@ -190,6 +215,11 @@ void read_abilities(const Json& value, Framework& f) {
         f.default_zero_stage = static_cast<int>(value.at("default_zero_stage").integer(0, 3));
     flag(value, "default_gradient_overlap", f.default_overlap.gradient_reduce);
     flag(value, "default_parameter_overlap", f.default_overlap.parameter_gather);
+    if (value.has("half_gradient")) {
+        const std::vector<std::string> names{"fp32", "bf16", "fp16"};
+        f.half_gradient = *dtype_from_name(names[value.at("half_gradient").one_of(names)]);
+    }
+    flag(value, "reduces_whole", f.reduces_whole);
     integer(value, "vocab_multiple", f.vocab_multiple, 1, 1 << 20);
     flag(value, "loss_fp32_copy", f.loss_fp32_copy);
     flag(value, "recompute_stops_early", f.recompute_stops_early);
@@ -267,6 +297,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "has_pipeline",
                            "schedules",
                            "interleaves",
+                           "fills_stages",
                            "precisions",
                            "recompute",
                            "context_methods",
@@ -274,6 +305,8 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "default_zero_stage",
                            "default_gradient_overlap",
                            "default_parameter_overlap",
+                           "half_gradient",
+                           "reduces_whole",
                            "vocab_multiple",
                            "loss_fp32_copy",
                            "recompute_stops_early",

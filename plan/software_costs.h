@@ -27,15 +27,23 @@ inline double figure_at(const Steps& steps, double at) {
     return figure;
 }
 
+struct Operations {
+    std::int64_t forward = 0, backward = 0;
+    bool operator==(const Operations&) const = default;
+};
+
 // The host runs ahead of the device until the device waits for it.
 struct HostCosts {
     std::int64_t forward_operations = 0, backward_operations = 0;  // of a layer
     // Of an operation, by the device's dense bf16 peak in TFLOP/s from which on it holds, ascending: new
     // devices stand beside new processors.
     Steps operation_us;
-    Steps collective_us;              // of a tensor collective, by ranks from which on it holds
-    double recompute_us = 0;          // of a layer run again, besides its operations
+    Steps collective_us;      // of a tensor collective, by ranks from which on it holds
+    double recompute_us = 0;  // of a layer run again, besides its operations
+    // Before the first layer (batch, masks, embedding) and after the last (norm, logits, loss).
+    Operations embedding, head;
     bool waits_for_messages = false;  // it does not run ahead from one pipeline message to the next
+    bool waits_for_batches = false;   // nor from one microbatch to the next, where a model begins
     bool operator==(const HostCosts&) const = default;
 };
 
@@ -53,6 +61,8 @@ struct StallCosts {
 struct MessageCosts {
     double each_us = 0;
     std::int64_t interleaved = 0;
+    // Each tensor rank sends its share of what all of them hold, and the receivers gather it.
+    bool split = false;
     bool operator==(const MessageCosts&) const = default;
 };
 
@@ -63,6 +73,10 @@ struct OverlapCosts {
     // That compute loses to a collective over the data ranks that runs beside it, inside a node and across.
     std::int64_t data_inside = 0, data_across = 0;
     std::int64_t data_takes = 1000;  // of a collective over the data ranks: more than it need take
+    // Of the gathers of updated parameters at a step's end (ZeRO-1, 2), for which the next step waits.
+    std::int64_t parameters_take = 1000;
+    // Where they span nodes, of each rank that shares them out: one after the other sends its own to all others.
+    double parameters_rank_us = 0;
     bool operator==(const OverlapCosts&) const = default;
 };
 
@@ -85,7 +99,15 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
+    // Mask, softmax and dropout have a kernel of their own where the matrices of a microbatch are a multiple of so
+    // many. Elsewhere each is done by itself: so many times the bytes, and more operations of the host.
+    std::int64_t softmax_multiple = 1;
+    double without_softmax_kernel = 1;
+    std::int64_t operations_without = 0;
+    double unaligned_products = 1;  // times that products take whose head size is no multiple of 8
     bool operator==(const UnfusedAttention&) const = default;
+
+    bool has_softmax_kernel(std::int64_t matrices) const { return matrices % softmax_multiple == 0; }
 };
 
 struct SoftwareCosts {
@@ -97,6 +119,8 @@ struct SoftwareCosts {
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
     UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
+    // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
+    double straggling = 0;
     Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
     bool operator==(const SoftwareCosts&) const = default;
 

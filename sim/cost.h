@@ -76,6 +76,8 @@ private:
     AttentionPass attention_forward_, attention_backward_;
     double gemm_takes_ = 1;                                              // times what was measured
     double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
+    double slower_ = 1;                                                  // everything: all ranks wait for the slowest
+    std::int64_t message_parts_ = 1;  // in which tensor ranks send what all of them hold
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
     Processor memory_;  // its bandwidth is all that memory-bound kernels need

@@ -41,7 +41,7 @@ public:
     Body optimizer() {
         PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
         b.section("optimizer");
-        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step});
+        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step + c_.added.stall_parameters});
         for (const StageUnit& u : stage_.units) {
             if (u.unit.tied_to < 0 || !u.unit.has_gradient()) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
@@ -165,11 +165,13 @@ private:
         load_batch(b);
         Tensor x = layer_input(b, 0, true, -1);
         if (first()) {
+            const std::int32_t begun = b.begin_embedding(c_.added.embed_forward);
             b.section("embedding");
             if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
             t.embedding_forward(b.saved(tokens_), embedded(b), x);
             if (c_.memory.dropout_masks) mask_ = b.save("mask", -1, t.stream_elements(), DType::fp8);
             hold_mask(b);
+            b.end_layers(begun, {c_.added.embed_forward, {}});
         }
         for (const Segment& segment : segments_) {
             b.cut(segment.first);
@@ -186,7 +188,11 @@ private:
             b.end_layers(begun, {c_.added.launch_forward * segment.count, c_.added.stall_forward * segment.count});
         }
         b.cut(-1);
-        if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
+        if (last()) {
+            const std::int32_t begun = b.begin_head(c_.added.head_forward);
+            t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
+            b.end_layers(begun, {c_.added.head_forward, {}});
+        }
         return b.take();
     }
 
@@ -201,9 +207,11 @@ private:
         TransformerPasses t(c_, stage_, b);
         Tensor dx = -1;
         if (last()) {
+            const std::int32_t begun = b.begin_head(c_.added.head_backward);
             b.section("head");
             dx = b.transient("dx", t.stream_elements(), c_.types.weight);
             t.head_backward(head_tensors(b, t), dx);
+            b.end_layers(begun, {c_.added.head_backward, {}});
         } else {
             dx = b.ring(Home::output_gradient, "output_gradient");
         }
@@ -225,9 +233,11 @@ private:
         }
         b.cut(-1);
         if (first()) {
+            const std::int32_t begun = b.begin_embedding(c_.added.embed_backward);
             b.section("embedding");
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
             hold_mask(b);
+            b.end_layers(begun, {c_.added.embed_backward, {}});
         }
         return b.take();
     }
@@ -298,7 +308,7 @@ private:
         if (c_.zero != 1 && c_.zero != 2) return;
         Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
-        i.share = c_.added.data_share;
+        i.share = c_.added.parameter_share;
         i.add_wait({stepped, Stream::compute});
         b.emit(i);
     }
@@ -320,9 +330,11 @@ StageContext make_context(const Plan& plan) {
     c.model = plan.model;
     c.training = plan.training;
     c.parallelism = plan.parallelism;
-    c.types = state_types(plan.training);
+    c.types = state_types(plan.training, framework.half_gradient);
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
     c.recompute_stops_early = framework.recompute_stops_early;
+    c.reduces_whole =
+        plan.parallelism.effective_zero() == 0 || (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
     c.added = added_costs(plan, framework);
     c.memory = memory_terms(plan, framework);
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);

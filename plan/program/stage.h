@@ -31,6 +31,7 @@ struct StageContext {
     StateTypes types;
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
     bool recompute_stops_early = false;
+    bool reduces_whole = false;  // gradients are summed for every replica in full, whoever uses which
     AddedCosts added;
     MemoryTerms memory;
     std::int64_t vocabulary = 0;  // padded

@@ -10,8 +10,8 @@ namespace foretrain {
 namespace {
 
 TEST(Framework, ProfilesAreNamedAndSourced) {
-    EXPECT_EQ(framework_names(),
-              (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "megatron-deepspeed", "megatron-fsdp", "megatron-lm"}));
+    EXPECT_EQ(framework_names(), (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "internevo",
+                                                           "megatron-deepspeed", "megatron-fsdp", "megatron-lm"}));
     for (const std::string& name : framework_names()) {
         const std::vector<std::string> versions = framework_versions(name);
         ASSERT_FALSE(versions.empty());

@@ -125,6 +125,53 @@ TEST(Cost, KernelsAreTheFrameworks) {
     EXPECT_NEAR(microseconds(CostModel(plan_in("fsdp@torchtitan", a100_cluster(1))).kernel(add)) - 3, 3.8 * once, 1e-3);
 }
 
+// Two matrices of scores have no fused softmax: the four bytes of the products stay, the other 7.7 double. A head
+// of 108 takes the products four times as long, their arithmetic and their bytes.
+TEST(Cost, UnfusedAttentionMindsShapes) {
+    const CostModel cost(plan_in("megatron-lm@2021", a100_cluster(1)));
+    const auto us = [&](std::int64_t heads, std::int64_t head_dim) {
+        return microseconds(cost.kernel(AttentionForwardArgs{.batch = 1,
+                                                             .sequence = 2048,
+                                                             .heads = heads,
+                                                             .kv_heads = heads,
+                                                             .head_dim = head_dim,
+                                                             .type = DType::bf16})) -
+               3;
+    };
+    const double score_us = 2048 * 2048 / (0.82 * 2.039e6), flops_us = 4 * 2048.0 * 2048 * 128 / 156e6;
+    EXPECT_NEAR(us(4, 128), 4 * (flops_us + 11.7 * score_us), 0.5);
+    EXPECT_NEAR(us(2, 128), 2 * (flops_us + (4 + 2 * 7.7) * score_us), 0.5);
+    EXPECT_NEAR(us(4, 108), 4 * (4 * flops_us * 108 / 128 + (16 + 7.7) * score_us), 0.5);
+}
+
+// Everything takes 0.6 % longer for each doubling of the nodes, in the profiles that say so.
+TEST(Cost, RanksWaitForTheSlowest) {
+    const ResidualAddArgs add{.rows = 4096, .width = 4096, .type = DType::bf16};
+    const auto us = [&](const char* framework, std::int64_t nodes) {
+        return microseconds(CostModel(plan_in(framework, a100_cluster(nodes))).kernel(add));
+    };
+    EXPECT_NEAR(us("megatron-lm@2021", 4) / us("megatron-lm@2021", 1), 1.012, 1e-6);
+    EXPECT_EQ(us("foretrain", 4), us("foretrain", 1));
+}
+
+// Eight tensor ranks hold the same message: each sends an eighth, and the receivers gather it.
+TEST(Cost, MessagesAreSplitOverTensorRanks) {
+    Plan plan = plan_in("megatron-lm@2021", a100_cluster(2));
+    plan.parallelism.data = 1;
+    plan.parallelism.tensor = 8;
+    plan.parallelism.pipeline = 2;
+    const auto time = [&](const char* framework, bool sequence_parallel, Bytes bytes) {
+        plan.framework = framework;
+        plan.parallelism.sequence_parallel = sequence_parallel;
+        return CostModel(plan).message(bytes, 0, 1);
+    };
+    const Bytes whole{64 << 20};
+    const CostModel cost(plan);
+    const Time gathered = cost.collective(InstructionKind::all_gather, Axis::tensor, whole);
+    EXPECT_EQ(time("megatron-lm@2021", false, whole), time("megatron-lm@2021", true, whole / 8) + gathered);
+    EXPECT_LT(time("megatron-lm@2021", false, whole), time("megatron-lm@2021", true, whole));
+}
+
 // Everything at 1 GB/s and without latency: a byte takes a nanosecond.
 TEST(Cost, MemoryBoundKernelsAreTheirTraffic) {
     ClusterSpec c = round_cluster(1);
