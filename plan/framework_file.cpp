@@ -126,8 +126,8 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "straggling",
-                     "gemm"});
+    value.only_keys(
+        {"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "straggling", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
@@ -145,11 +145,27 @@ void steps_of_mib(const Json& value, const char* key, const char* what, Steps& o
 }
 
 void read_memory(const Json& value, MemoryCosts& m) {
-    value.only_keys({"hidden_dropout", "attention_dropout",  "norm_statistics",      "second_output",
-                     "attention",      "native_logit_bytes", "compiled_logit_bytes", "logit_bytes",
-                     "head_gradient",  "library_mib",        "deterministic_mib",    "library_handles",
-                     "layer_mib",      "overlap_workspaces", "grouped_workspaces",   "own_layer_mib",
-                     "unsharded_mib",  "gradient_shapes",    "attention_mask", "idle_rings",       "messages",
+    value.only_keys({"hidden_dropout",
+                     "attention_dropout",
+                     "norm_statistics",
+                     "second_output",
+                     "attention",
+                     "native_logit_bytes",
+                     "compiled_logit_bytes",
+                     "logit_bytes",
+                     "head_gradient",
+                     "library_mib",
+                     "deterministic_mib",
+                     "library_handles",
+                     "layer_mib",
+                     "overlap_workspaces",
+                     "grouped_workspaces",
+                     "own_layer_mib",
+                     "unsharded_mib",
+                     "gradient_shapes",
+                     "attention_mask",
+                     "idle_rings",
+                     "messages",
                      "slack"});
     constexpr std::int64_t some = 1000;
     number(value, "hidden_dropout", m.hidden_dropout, 0, 1);

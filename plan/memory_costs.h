@@ -42,7 +42,7 @@ struct MemoryCosts {
     double unsharded_mib = 0;      // many small tensors where replicas do not share out the optimizer
     bool gradient_shapes = false;  // a 16-bit weight gradient of each shape, where accumulation is fused
     bool attention_mask = false;   // the data loader makes one
-    bool idle_rings = false;          // what gathers parameters and reduces gradients is free when most is allocated
+    bool idle_rings = false;       // what gathers parameters and reduces gradients is free when most is allocated
     std::int64_t messages = 0;     // of a pipeline, besides those under way
 
     // Of what the allocator holds and does not use, over the largest tensor that comes and goes.
