@@ -37,6 +37,7 @@ struct Overlap {
     bool gradient_reduce = true;   // reduce a layer's gradients while earlier layers run backward
     bool parameter_gather = true;  // gather the next layer's parameters (ZeRO-3) while this one computes
     bool pipeline = true;          // compute while messages between stages are under way
+    bool tensor = false;           // send what tensor ranks exchange in pieces, beside the products around it
     bool operator==(const Overlap&) const = default;
 };
 
@@ -53,7 +54,7 @@ struct SoftwareChoices {
     bool deterministic = false;          // kernels that give the same bits each time
     bool own_layers = false;             // Megatron-LM's layers in place of Transformer Engine's
     std::optional<bool> attention_mask;  // the data loader makes one
-    bool userbuffers = false;            // tensor collectives run in pieces beside products, in buffers of theirs
+    bool quantised_parameters = false;   // weights are gathered as products take them: no copies beside them
     bool fused_softmax = true;           // scale, mask and softmax of unfused attention in one kernel
     bool gathers_tokens = false;         // of experts: all tokens go to all of their ranks, in a buffer that stays
     bool grouped_products = false;       // of experts: in one kernel, with workspaces of its own
@@ -66,7 +67,11 @@ struct Training {
     std::int64_t global_batch_size = 0;  // samples a step
     std::int64_t sequence_length = 0;    // tokens a sample
     DType precision = DType::bf16;       // of weights and activations; fp64 only to run and compare
-    double learning_rate = 1e-3;         // AdamW, constant
+    // What the products of the layers' matrices compute in where it is fewer bits, of inputs quantised on the way
+    // in; attention, embedding and head do not. A file says "precision": "fp8" for fp8 over bf16.
+    std::optional<DType> products;
+    DType computes() const { return products.value_or(precision); }  // the word for it in files
+    double learning_rate = 1e-3;                                     // AdamW, constant
     double beta1 = 0.9;
     double beta2 = 0.95;
     double epsilon = 1e-8;

@@ -44,7 +44,9 @@ double workspaces_mib(const Plan& plan, const MemoryCosts& m) {
     if (s.own_layers) return figure_at(m.own_layer_mib, static_cast<double>(plan.parallelism.tensor));
     const double handle = std::max(figure_at(m.library_mib, tera), s.deterministic ? m.deterministic_mib : 0.0);
     const bool grouped = s.grouped_products && plan.model.has_experts();
-    const std::int64_t kinds = 1 + (s.userbuffers ? m.overlap_workspaces : 0) + (grouped ? m.grouped_workspaces : 0);
+    const std::int64_t kinds =
+        1 + (plan.parallelism.overlap.tensor && plan.parallelism.tensor > 1 ? m.overlap_workspaces : 0) +
+        (grouped ? m.grouped_workspaces : 0);
     return handle * static_cast<double>(m.library_handles) + figure_at(m.layer_mib, tera) * static_cast<double>(kinds);
 }
 

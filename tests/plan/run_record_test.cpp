@@ -130,7 +130,6 @@ TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
-        {"overlap.tensor", {.parallelism = R"("overlap": {"tensor": true})"}},
         {"framework colossalai", {.framework = R"("framework": "colossalai")"}},
         {"framework release", {.framework = R"("framework": "deepspeed", "framework_release": "0.19.2")"}},
         {"attention", {.training = training + R"(, "flash_attention": true)"}},
