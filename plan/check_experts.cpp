@@ -62,11 +62,6 @@ void check_layers(const Plan& plan, std::vector<Rejection>& out) {
 void check_experts(const Plan& plan, std::vector<Rejection>& out) {
     const ModelSpec& m = plan.model;
     const Parallelism& p = plan.parallelism;
-    if (m.attention_sinks)
-        out.push_back({.reason = "model_not_planned",
-                       .field = "model.attention_sinks",
-                       .found = "true",
-                       .rule = "is read and counted, but its training is not predicted yet"});
     if (!m.has_experts()) return check_without_experts(plan, out);
     check_rows(plan, out);
     check_layers(plan, out);

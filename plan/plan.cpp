@@ -58,4 +58,24 @@ std::string describe(const Parallelism& p) {
     return s;
 }
 
+std::string_view name_of(AttentionKind kind) {
+    switch (kind) {
+        case AttentionKind::unfused: return "unfused";
+        case AttentionKind::flash1: return "flash1";
+        case AttentionKind::flash2: return "flash2";
+        case AttentionKind::flash3: return "flash3";
+        case AttentionKind::cudnn: return "cudnn";
+    }
+    return "?";
+}
+
+std::string_view name_of(CrossEntropy kind) {
+    switch (kind) {
+        case CrossEntropy::fp32_copy: return "fp32-copy";
+        case CrossEntropy::native: return "native";
+        case CrossEntropy::fused: return "fused";
+    }
+    return "?";
+}
+
 }  // namespace foretrain
