@@ -146,7 +146,7 @@ Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
             out.assumed.emplace_back("one chunk a stage, though the schedule is an interleaved one");
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
-    if (stated.has("tensor") && size("tensor") > 1 && !stated.has("expert_tensor") && record.at("model").is_object() &&
+    if (stated.has("tensor") && stated.at("tensor").integer(1, largest) > 1 && !stated.has("expert_tensor") && record.at("model").is_object() &&
         record.at("model").has("moe"))
         out.assumed.emplace_back(
             "an expert's matrices are whole (expert_tensor 1), as Megatron-Bridge's recipes set it");

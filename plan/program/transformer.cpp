@@ -166,7 +166,7 @@ void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Ten
                        .quantised = p.exact ? std::nullopt : products_of(unit),
                        .groups = p.groups},
               {dy, x, gradient(unit, name)});
-    if (c_.memory.weight_gradients) b_.hold(b_.transient("dw", out * in, w_));
+    if (c_.memory.weight_gradients) b_.hold(b_.transient("dw", p.groups * p.out * p.in, w_));
 }
 
 void TransformerPasses::bias_gradient(std::int32_t unit, const char* name, Tensor dy, std::int64_t rows,
