@@ -42,7 +42,7 @@ const Framework* find_framework(std::string_view reference) {
     const bool newest = wanted.name.size() == reference.size();
     const Framework* found = nullptr;
     for (const Framework& f : profiles())
-        if (f.name == wanted.name && (newest || f.version == wanted.version)) found = &f;
+        if (f.name == wanted.name && (newest ? !f.by_name_only : f.version == wanted.version)) found = &f;
     return found;
 }
 

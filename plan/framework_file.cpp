@@ -40,6 +40,17 @@ void steps(const Json& value, const char* key, const char* what, Steps& out) {
     if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
 }
 
+// {"bf16": {"1": 1, "1500": 1.3}}: what is not named stays as it was.
+void steps_by_type(const Json& value, const char* key, double least, double most, StepsByType& out) {
+    if (!value.has(key)) return;
+    const Json types = value.at(key);
+    for (const std::string& name : types.keys()) {
+        const auto type = dtype_from_name(name);
+        if (!type) types.at(name).fail("\"" + name + "\"", "an element type as key");
+        out[*type] = by_count(types.at(name), "TFLOP/s", least, most);
+    }
+}
+
 void operations(const Json& value, const char* key, Operations& out) {
     if (!value.has(key)) return;
     const Json both = value.at(key);
@@ -76,10 +87,15 @@ void read_messages(const Json& value, MessageCosts& m) {
 }
 
 void read_overlap(const Json& value, OverlapCosts& o) {
-    value.only_keys({"tensor_forward", "tensor_backward", "data_inside", "data_across", "data_takes", "parameters_take",
-                     "parameters_rank_us"});
-    integer(value, "tensor_forward", o.tensor_forward, 0, 1000);
-    integer(value, "tensor_backward", o.tensor_backward, 0, 1000);
+    value.only_keys({"tensor_forward", "tensor_backward", "tensor_in_pieces", "data_inside", "data_across",
+                     "data_takes", "parameters_take", "parameters_rank_us"});
+    integer(value, "tensor_forward", o.tensor.forward, 0, 1000);
+    integer(value, "tensor_backward", o.tensor.backward, 0, 1000);
+    if (value.has("tensor_in_pieces")) {
+        const Json pieces = value.at("tensor_in_pieces");
+        pieces.only_keys({"forward", "backward"});
+        o.tensor_in_pieces = {pieces.at("forward").integer(0, 1000), pieces.at("backward").integer(0, 1000)};
+    }
     integer(value, "data_inside", o.data_inside, 0, 1000);
     integer(value, "data_across", o.data_across, 0, 1000);
     integer(value, "data_takes", o.data_takes, 1000, 30000);
@@ -130,11 +146,13 @@ void read_costs(const Json& value, SoftwareCosts& c) {
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("attention")) read_attention(value.at("attention"), c);
     number(value, "straggling", c.straggling, 0, 1);
-    if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
+    steps_by_type(value, "gemm", 0.1, 10, c.gemm);
 }
 
 void read_abilities(const Json& value, Framework& f) {
     flag(value, "runnable", f.runnable);
+    f.by_name_only = false;  // each version's own
+    flag(value, "by_name_only", f.by_name_only);
     if (value.has("zero_stages")) {
         f.zero_stages.clear();
         for (const Json& z : value.at("zero_stages").items())
@@ -152,7 +170,7 @@ void read_abilities(const Json& value, Framework& f) {
     flag(value, "fills_stages", f.fills_stages);
     if (value.has("precisions")) {
         f.precisions.clear();
-        const std::vector<std::string> names{"fp32", "fp64", "bf16", "fp16"};
+        const std::vector<std::string> names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
         for (const Json& p : value.at("precisions").items())
             f.precisions.push_back(*dtype_from_name(names[p.one_of(names)]));
     }
@@ -163,11 +181,13 @@ void read_abilities(const Json& value, Framework& f) {
         f.default_zero_stage = static_cast<int>(value.at("default_zero_stage").integer(0, 3));
     flag(value, "default_gradient_overlap", f.default_overlap.gradient_reduce);
     flag(value, "default_parameter_overlap", f.default_overlap.parameter_gather);
+    flag(value, "default_tensor_overlap", f.default_overlap.tensor);
     if (value.has("half_gradient")) {
         const std::vector<std::string> names{"fp32", "bf16", "fp16"};
         f.half_gradient = *dtype_from_name(names[value.at("half_gradient").one_of(names)]);
     }
     flag(value, "reduces_whole", f.reduces_whole);
+    steps_by_type(value, "quantised_weights", 0, 8, f.quantised_weights);
     integer(value, "vocab_multiple", f.vocab_multiple, 1, 1 << 20);
     flag(value, "loss_fp32_copy", f.loss_fp32_copy);
     flag(value, "recompute_stops_early", f.recompute_stops_early);
@@ -181,7 +201,7 @@ void read_abilities(const Json& value, Framework& f) {
 
 // Those that need no source: what is no figure, and what the source of another figure says.
 bool needs_source(const std::string& key) {
-    for (const char* none : {"version", "like", "costs", "sources", "runnable", "step_spread_assumed"})
+    for (const char* none : {"version", "like", "costs", "sources", "runnable", "by_name_only", "step_spread_assumed"})
         if (key == none) return false;
     return true;
 }
@@ -255,6 +275,9 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "default_parameter_overlap",
                            "half_gradient",
                            "reduces_whole",
+                           "default_tensor_overlap",
+                           "quantised_weights",
+                           "by_name_only",
                            "vocab_multiple",
                            "loss_fp32_copy",
                            "recompute_stops_early",

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/units.h"
 
 namespace foretrain {
@@ -26,6 +29,9 @@ inline double figure_at(const Steps& steps, double at) {
         if (at >= static_cast<double>(from)) figure = value;
     return figure;
 }
+
+// Such figures for each type that matrix products compute in.
+using StepsByType = std::map<DType, Steps>;
 
 struct Operations {
     std::int64_t forward = 0, backward = 0;
@@ -66,10 +72,18 @@ struct MessageCosts {
     bool operator==(const MessageCosts&) const = default;
 };
 
+// Shares in per mille of a tensor collective, for which compute waits; the rest is behind products.
+struct TensorShares {
+    std::int64_t forward = 1000, backward = 1000;
+    bool operator==(const TensorShares&) const = default;
+};
+
 // Shares in per mille of what a collective takes.
 struct OverlapCosts {
-    // For which compute waits, of a tensor collective; the rest is behind products.
-    std::int64_t tensor_forward = 1000, tensor_backward = 1000;
+    TensorShares tensor;
+    // The same where the plan asks for its overlap: collectives in pieces beside the products that need or make
+    // them. Nothing: the software cannot.
+    std::optional<TensorShares> tensor_in_pieces;
     // That compute loses to a collective over the data ranks that runs beside it, inside a node and across.
     std::int64_t data_inside = 0, data_across = 0;
     std::int64_t data_takes = 1000;  // of a collective over the data ranks: more than it need take
@@ -121,8 +135,15 @@ struct SoftwareCosts {
     UnfusedAttention unfused;
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;
-    Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
+    StepsByType gemm;  // factors on matrix products; where there is none: as measured
     bool operator==(const SoftwareCosts&) const = default;
+
+    // Half-precision types share what stands for either.
+    double gemm_takes(DType type, double dense_bf16_tera) const {
+        auto found = gemm.find(type);
+        if (found == gemm.end()) found = gemm.find(other_half(type));
+        return found == gemm.end() ? 1 : figure_at(found->second, dense_bf16_tera);
+    }
 
     // Where the device was measured with this attention; nullptr: it takes what was measured.
     const AttentionFactor* factor_for(std::string_view measured) const {

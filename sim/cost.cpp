@@ -57,6 +57,7 @@ CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
 
 void CostModel::prepare_kernels(const DeviceSpec& device) {
     const Calibration& c = device.calibration;
+    gemm_takes_.fill(1);
     memory_ = {0, device.memory_bandwidth.bytes_per_second * 1e-6, device.multiprocessors};
     for (const auto& [type, rate] : device.peak) {
         processors_[at(type)] = memory_;
@@ -90,7 +91,8 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
         attention_backward_takes_ = factor->backward;
     }
     unfused_ = costs.unfused;
-    if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
+    for (std::size_t type = 0; type < dtype_count; ++type)
+        gemm_takes_[type] = costs.gemm_takes(static_cast<DType>(type), device.dense_bf16_tera());
 }
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
@@ -123,9 +125,17 @@ const Processor& CostModel::processor(DType type) const {
 }
 
 double CostModel::gemm(const GemmArgs& a) const {
-    const auto& prepared = gemms_[at(a.type)];
-    if (!prepared) not_measured(device_, "calibration.gemm", a.type);
-    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared) * gemm_takes_;
+    const DType type = a.computes();
+    const auto& prepared = gemms_[at(type)];
+    if (!prepared) not_measured(device_, "calibration.gemm", type);
+    const GemmShape shape{.m = a.m,
+                          .n = a.n,
+                          .k = a.k,
+                          .input_bytes = operand_bytes(type),
+                          .output_bytes = size_of(a.output),
+                          .accumulate = a.accumulate,
+                          .stored_bytes = size_of(a.type)};
+    return gemm_us(shape, *prepared) * gemm_takes_[at(type)];
 }
 
 double CostModel::attention(const AttentionShape& shape, DType type) const {

@@ -43,8 +43,10 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.message_share = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
     const Time message = from_microseconds(c.messages.each_us);
     a.stall_message = interleaved ? message * c.messages.interleaved / Instruction::whole : message;
-    a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
-    a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
+    const TensorShares tensor =
+        p.overlap.tensor ? c.overlap.tensor_in_pieces.value_or(c.overlap.tensor) : c.overlap.tensor;
+    a.tensor_forward = static_cast<std::int16_t>(tensor.forward);
+    a.tensor_backward = static_cast<std::int16_t>(tensor.backward);
     a.data_share = static_cast<std::int16_t>(c.overlap.data_takes);
     a.parameter_share =
         static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);

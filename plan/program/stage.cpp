@@ -304,6 +304,13 @@ private:
     std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
 };
 
+double quantised_weight_bytes(const Plan& plan, const Framework& framework) {
+    if (!plan.training.products) return 0;
+    const auto kept = framework.quantised_weights.find(*plan.training.products);
+    return kept == framework.quantised_weights.end() ? 0
+                                                     : figure_at(kept->second, plan.cluster.device.dense_bf16_tera());
+}
+
 }  // namespace
 
 StageContext make_context(const Plan& plan) {
@@ -313,6 +320,7 @@ StageContext make_context(const Plan& plan) {
     c.training = plan.training;
     c.parallelism = plan.parallelism;
     c.types = state_types(plan.training.precision, framework.half_gradient);
+    c.quantised_weight_bytes = quantised_weight_bytes(plan, framework);
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
     c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;

@@ -145,11 +145,9 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"precision fp8", {.training = R"("global_batch_size": 32, "sequence_length": 2048, "precision": "fp8")"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
-        {"overlap.tensor", {.parallelism = R"("overlap": {"tensor": true})"}},
         {"framework colossalai", {.framework = R"("framework": "colossalai")"}},
         {"framework release", {.framework = R"("framework": "deepspeed", "framework_release": "0.19.2")"}},
         {"attention", {.training = training + R"(, "flash_attention": true)"}},
