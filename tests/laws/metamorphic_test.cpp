@@ -328,6 +328,7 @@ TEST(Metamorphic, EveryPresetIsPredicted) {
         plan.model = read_model(name);
         plan.framework = "megatron-lm";
         plan.parallelism.tensor = std::gcd(std::gcd(plan.model.kv_heads, plan.model.ffn_hidden_size), 8);
+        plan.parallelism.sequence_parallel = plan.model.has_experts() && plan.parallelism.tensor > 1;
         plan.cluster = any_machine(plan.parallelism.tensor);
         plan.training.sequence_length = 128;
         plan.training.global_batch_size = 2;
