@@ -82,7 +82,8 @@ std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
     const std::int64_t devices = std::max<std::int64_t>(devices_beside_context(plan), 1);
     const ModelSpec& m = plan.model;
     return std::gcd(std::gcd(m.attention_heads, m.kv_heads),
-                    std::gcd(m.ffn_hidden_size, devices % pipeline == 0 ? devices / pipeline : devices));
+                    std::gcd(std::gcd(m.ffn_hidden_size, m.moe.shared_ffn),
+                             devices % pipeline == 0 ? devices / pipeline : devices));
 }
 
 // Sizes out of range; the other rules compute with them only if there are none.
@@ -225,6 +226,7 @@ void check_tensor(const Plan& plan, Rejections& out) {
     divides("tensor_divides_heads", "attention_heads", m.attention_heads);
     if (m.kv_heads != m.attention_heads) divides("tensor_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
     divides("tensor_divides_ffn", "ffn_hidden_size", m.ffn_hidden_size);
+    divides("tensor_divides_shared_ffn", "moe.shared_ffn", m.moe.shared_ffn);
 }
 
 void check_sequence(const Plan& plan, Rejections& out) {

@@ -17,6 +17,7 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "plan/memory_costs.h"
 #include "plan/plan.h"
 #include "plan/software_costs.h"
 
@@ -71,6 +72,7 @@ struct Framework {
     double step_spread = 0;
     bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
+    MemoryCosts memory;
     bool by_name_only = false;                   // no version that is meant where none is named
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
@@ -99,7 +101,7 @@ struct StateTypes {
     DType weight, gradient, optimizer;
     bool master = false;
 };
-StateTypes state_types(DType precision, DType half_gradient = DType::fp32);
+StateTypes state_types(const Training& training, DType half_gradient = DType::fp32);
 
 // Rows of embedding and head: the vocabulary padded as the framework pads it.
 std::int64_t padded_vocabulary(const ModelSpec& model, const Framework& framework, std::int64_t tensor_ranks);

@@ -131,22 +131,26 @@ void read_experts(const Json& value, ExpertCosts& e) {
     number(value, "imbalance", e.imbalance, 1, 1000);
 }
 
+UnfusedAttention unfused_from(const Json& value) {
+    value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "softmax_multiple",
+                     "without_softmax_kernel", "operations_without", "unaligned_products"});
+    UnfusedAttention u;
+    u.product_efficiency = value.at("product_efficiency").number(0.01, 1);
+    u.forward_bytes = value.at("forward_bytes").number(4, 1000);
+    u.backward_bytes = value.at("backward_bytes").number(8, 1000);
+    integer(value, "softmax_multiple", u.softmax_multiple, 1, 1024);
+    number(value, "without_softmax_kernel", u.without_softmax_kernel, 1, 100);
+    integer(value, "operations_without", u.operations_without, 0, 1000);
+    number(value, "unaligned_products", u.unaligned_products, 1, 100);
+    return u;
+}
+
 // Unfused, or factors on what was measured, never both.
 void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes", "softmax_multiple",
-                         "without_softmax_kernel", "operations_without", "unaligned_products"});
-        UnfusedAttention& u = c.unfused;
-        u.product_efficiency = value.at("product_efficiency").number(0.01, 1);
-        u.forward_bytes = value.at("forward_bytes").number(4, 1000);
-        u.backward_bytes = value.at("backward_bytes").number(8, 1000);
-        u.score_bytes = value.at("score_bytes").integer(0, 64);
-        integer(value, "softmax_multiple", u.softmax_multiple, 1, 1024);
-        number(value, "without_softmax_kernel", u.without_softmax_kernel, 1, 100);
-        integer(value, "operations_without", u.operations_without, 0, 1000);
-        number(value, "unaligned_products", u.unaligned_products, 1, 100);
+        c.unfused = unfused_from(value);
         return;
     }
     for (const Json& item : value.items()) {
@@ -157,7 +161,8 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "straggling", "gemm"});
+    value.only_keys(
+        {"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention", "straggling", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
@@ -167,6 +172,69 @@ void read_costs(const Json& value, SoftwareCosts& c) {
     if (value.has("attention")) read_attention(value.at("attention"), c);
     number(value, "straggling", c.straggling, 0, 1);
     steps_by_type(value, "gemm", 0.1, 10, c.gemm);
+    if (value.has("unfused_attention")) c.unfused_if_asked = unfused_from(value.at("unfused_attention"));
+}
+
+void steps_of_mib(const Json& value, const char* key, const char* what, Steps& out) {
+    constexpr double most = 1 << 20;
+    if (value.has(key)) out = by_count(value.at(key), what, 0, most);
+}
+
+void read_memory(const Json& value, MemoryCosts& m) {
+    value.only_keys({"hidden_dropout",
+                     "attention_dropout",
+                     "norm_statistics",
+                     "second_output",
+                     "attention",
+                     "native_logit_bytes",
+                     "compiled_logit_bytes",
+                     "logit_bytes",
+                     "head_gradient",
+                     "library_mib",
+                     "deterministic_mib",
+                     "library_handles",
+                     "layer_mib",
+                     "overlap_workspaces",
+                     "grouped_workspaces",
+                     "own_layer_mib",
+                     "unsharded_mib",
+                     "gradient_shapes",
+                     "attention_mask",
+                     "idle_rings",
+                     "messages",
+                     "slack"});
+    constexpr std::int64_t some = 1000;
+    number(value, "hidden_dropout", m.hidden_dropout, 0, 1);
+    number(value, "attention_dropout", m.attention_dropout, 0, 1);
+    integer(value, "norm_statistics", m.norm_statistics, 0, some);
+    flag(value, "second_output", m.second_output);
+    if (value.has("attention")) {
+        const Json kinds = value.at("attention");
+        m.attention.clear();
+        for (const std::string& from : kinds.keys())
+            m.attention.emplace_back(
+                std::stoi(from),
+                static_cast<AttentionKind>(kinds.at(from).one_of({"unfused", "flash1", "flash2", "flash3", "cudnn"})));
+        std::sort(m.attention.begin(), m.attention.end());
+    }
+    if (value.has("native_logit_bytes"))
+        m.native_logit_bytes = by_count(value.at("native_logit_bytes"), "TFLOP/s", 0, 64);
+    integer(value, "compiled_logit_bytes", m.compiled_logit_bytes, 0, 64);
+    integer(value, "logit_bytes", m.logit_bytes, 0, 64);
+    flag(value, "head_gradient", m.head_gradient);
+    steps_of_mib(value, "library_mib", "TFLOP/s", m.library_mib);
+    number(value, "deterministic_mib", m.deterministic_mib, 0, 1 << 20);
+    integer(value, "library_handles", m.library_handles, 0, some);
+    steps_of_mib(value, "layer_mib", "TFLOP/s", m.layer_mib);
+    integer(value, "overlap_workspaces", m.overlap_workspaces, 0, some);
+    integer(value, "grouped_workspaces", m.grouped_workspaces, 0, some);
+    steps_of_mib(value, "own_layer_mib", "ranks", m.own_layer_mib);
+    number(value, "unsharded_mib", m.unsharded_mib, 0, 1 << 20);
+    flag(value, "gradient_shapes", m.gradient_shapes);
+    flag(value, "attention_mask", m.attention_mask);
+    flag(value, "idle_rings", m.idle_rings);
+    integer(value, "messages", m.messages, 0, some);
+    number(value, "slack", m.slack, 0, 100);
 }
 
 void read_abilities(const Json& value, Framework& f) {
@@ -309,6 +377,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "step_spread",
                            "step_spread_assumed",
                            "costs",
+                           "memory",
                            "stands_for",
                            "sources"});
         Framework f;
@@ -324,6 +393,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
         f.version = version.at("version").string();
         read_abilities(version, f);
         if (version.has("costs")) read_costs(version.at("costs"), f.costs);
+        if (version.has("memory")) read_memory(version.at("memory"), f.memory);
         if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
         read_sources(version, f);
         out.push_back(std::move(f));

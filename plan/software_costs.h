@@ -133,7 +133,6 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
-    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     // Mask, softmax and dropout have a kernel of their own where the matrices of a microbatch are a multiple of so
     // many. Elsewhere each is done by itself: so many times the bytes, and more operations of the host.
     std::int64_t softmax_multiple = 1;
@@ -154,6 +153,7 @@ struct SoftwareCosts {
     ExpertCosts experts;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;
     StepsByType gemm;  // factors on matrix products; where there is none: as measured

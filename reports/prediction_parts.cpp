@@ -96,6 +96,12 @@ Bytes largest_allocation(const Prediction& p) {
     return most;
 }
 
+Bytes largest_reservation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated() + m.slack);
+    return most;
+}
+
 double tokens_per_second_per_device(const Prediction& prediction) {
     if (prediction.step.value <= 0) return 0;
     return prediction.tokens_per_second() / static_cast<double>(prediction.plan.world());

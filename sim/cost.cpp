@@ -9,6 +9,7 @@
 #include "hardware/collective_time.h"
 #include "plan/framework.h"
 #include "plan/program/access.h"
+#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -50,9 +51,11 @@ constexpr std::int64_t aligned_head = 8;
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    const SoftwareCosts& costs = framework_named(plan.framework).costs;
+    const Framework& framework = framework_named(plan.framework);
+    const SoftwareCosts& costs = framework.costs;
     apply(costs, plan.cluster.device);
     if (costs.experts.once_per_node) once_per_node_ = plan.model.moe.topk;
+    unfused_ = foretrain::unfused_attention(plan, framework);
     if (costs.messages.split && !plan.parallelism.sequence_parallel) message_parts_ = plan.parallelism.tensor;
     slower_ = 1 + costs.straggling * std::log2(static_cast<double>(plan.cluster.nodes));
 }
@@ -105,7 +108,6 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
         attention_forward_takes_ = factor->forward;
         attention_backward_takes_ = factor->backward;
     }
-    unfused_ = costs.unfused;
     for (std::size_t type = 0; type < dtype_count; ++type)
         gemm_takes_[type] = costs.gemm_takes(static_cast<DType>(type), device.dense_bf16_tera());
 }

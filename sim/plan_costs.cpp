@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/index.h"
+#include "plan/program/memory_terms.h"
 #include "plan/program/stage.h"
 #include "sim/predict.h"
 
@@ -75,7 +76,12 @@ Bytes PlanCosts::least_bytes() {
     Bytes most;
     for (std::size_t d = 0; d < distinct_stages().size(); ++d)
         most = std::max(most, standing()[d] + parts_.message() * (flights()[d]->fullest * inputs));
-    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
+    return most + beside_program();
+}
+
+// As with_reserved (sim/predict.h).
+Bytes PlanCosts::beside_program() const {
+    return parts_.plan().cluster.device.reserved + framework_.reserved + libraries_of(parts_.plan(), framework_);
 }
 
 void PlanCosts::gather_chunks(std::int64_t stage) {
@@ -92,7 +98,7 @@ Bytes PlanCosts::stands() const {
         gathered = std::max(gathered, c->state->of(Region::gathered, c->layers));
         staging = std::max(staging, c->state->of(Region::staging, c->layers));
     }
-    return all + gathered + staging;
+    return framework_.memory.idle_rings ? all : all + gathered + staging;
 }
 
 Bytes PlanCosts::live(const Flight& flight) const {
@@ -136,7 +142,7 @@ Bytes PlanCosts::peak_bytes() {
         gather_chunks(distinct_stages()[d]);
         most = std::max(most, framework_.runnable ? allocated(flight) : live(flight));
     }
-    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
+    return most + beside_program();
 }
 
 const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {

@@ -79,6 +79,7 @@ private:
     const std::vector<const Flight*>& flights();
     const std::vector<Bytes>& standing();
     Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
+    Bytes beside_program() const;
     // Of the stage whose chunks are gathered.
     void gather_chunks(std::int64_t stage);
     Bytes stands() const;

@@ -36,7 +36,7 @@ void PlanParts::set(const Parallelism& parallelism) {
     plan_.parallelism = parallelism;
     microbatches_ = plan_.microbatches();
     message_ = Bytes{boundary_elements(plan_.model, plan_.training, parallelism) *
-                     size_of(state_types(plan_.training.precision).weight)};
+                     size_of(state_types(plan_.training).weight)};
     runs_ = nullptr;
     mesh_ = nullptr;
     pieces_ = nullptr;

@@ -85,6 +85,7 @@ PassBuilder::Tensor PassBuilder::weight(std::int32_t unit, std::int32_t tensor) 
 
 PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor) {
     const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    if (u.unit.tied_to >= 0 && !u.unit.has_gradient()) return gradient(u.unit.tied_to, tensor);
     const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
     const auto t = static_cast<std::size_t>(tensor);
     const DType type = context_.types.gradient;

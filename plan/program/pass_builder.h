@@ -32,6 +32,10 @@ public:
     // slot, `saved` refers to it again.
     std::int32_t save(const char* what, std::int32_t layer, std::int64_t elements, DType type);
     Tensor saved(std::int32_t index);
+    // It lives while the last instruction on the compute stream runs, though that has no use for it; none: nothing.
+    void hold(Tensor t) {
+        if (t >= 0) body_.holds.push_back({computed_, t});
+    }
     Tensor ring(Home home, const char* what);
     Tensor fixed(std::int32_t index);
     Tensor weight(std::int32_t unit, std::int32_t tensor);

@@ -20,6 +20,7 @@ struct LayerSaved {
     std::int32_t q_latent = -1, q_norm = -1, kv_latent = -1, kv_norm = -1;
     std::int32_t logits = -1, scored = -1, chosen = -1, dispatched = -1, weighted = -1, shared_fc1 = -1,
                  shared_act = -1;
+    std::int32_t masks = -1, statistics = -1, second_output = -1;
 };
 
 class StageBuilder {
@@ -45,7 +46,7 @@ public:
         b.section("optimizer");
         b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step + c_.added.stall_parameters});
         for (const StageUnit& u : stage_.units) {
-            if (u.unit.tied_to < 0) continue;
+            if (u.unit.tied_to < 0 || !u.unit.has_gradient()) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
             const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.shards() : u.unit.elements;
             b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
@@ -87,7 +88,13 @@ private:
             s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
         s.context = make("context", &LayerSaved::context, t.context_elements(), w);
         s.lse = make("lse", &LayerSaved::lse, t.lse_elements(), c_.statistics);
-        if (c_.score_bytes > 0) s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
+        if (c_.memory.score_bytes > 0)
+            s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
+        if (const std::int64_t n = t.mask_elements()) s.masks = make("masks", &LayerSaved::masks, n, DType::fp8);
+        if (const std::int64_t n = t.statistics_elements())
+            s.statistics = make("statistics", &LayerSaved::statistics, n, DType::fp8);
+        if (c_.memory.second_output)
+            s.second_output = make("second_output", &LayerSaved::second_output, t.context_elements(), w);
         if (!c_.model.is_parallel()) s.y = make("y", &LayerSaved::y, t.stream_elements(), w);
         s.norm2 = s.norm1;
         if (c_.model.block != Block::parallel_shared_norm)
@@ -144,8 +151,8 @@ private:
         LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
         return layer_tensors(
             t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
-                const bool core =
-                    member == &LayerSaved::context || member == &LayerSaved::lse || member == &LayerSaved::scores;
+                const bool core = member == &LayerSaved::context || member == &LayerSaved::lse ||
+                                  member == &LayerSaved::scores || member == &LayerSaved::second_output;
                 if (core && selective()) return b.transient(what, elements, type);
                 if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
                 return b.saved(saved.*member);
@@ -155,7 +162,7 @@ private:
     HeadTensors head_tensors(PassBuilder& b, const TransformerPasses& t) {
         if (head_[0] < 0) {
             const std::int32_t at = -1;
-            const DType kept = c_.loss_fp32_copy ? DType::fp32 : c_.types.weight;
+            const DType kept = c_.memory.fp32_logits ? DType::fp32 : c_.types.weight;
             head_[0] = b.save("head_x", at, t.stream_elements(), c_.types.weight);
             head_[1] = b.save("final_norm", at, t.stream_elements(), c_.types.weight);
             head_[2] = b.save("logits", at, t.logit_elements(), kept);
@@ -166,6 +173,10 @@ private:
                 .logits = b.saved(head_[2]),
                 .lse = b.saved(head_[3]),
                 .targets = b.saved(targets_)};
+    }
+
+    void hold_mask(PassBuilder& b) {
+        if (mask_ >= 0) b.hold(b.saved(mask_));
     }
 
     Tensor embedded(PassBuilder& b) { return embedded_ < 0 ? -1 : b.saved(embedded_); }
@@ -195,6 +206,8 @@ private:
             b.section("embedding");
             if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
             t.embedding_forward(b.saved(tokens_), embedded(b), x);
+            if (c_.memory.dropout_masks) mask_ = b.save("mask", -1, t.stream_elements(), DType::fp8);
+            hold_mask(b);
             b.end_layers(begun, {c_.added.embed_forward, {}});
         }
         for (const Segment& segment : segments_) {
@@ -206,6 +219,7 @@ private:
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
+                t.hold_kept(s);
                 x = out;
             }
             b.end_layers(begun, added_forward(t, segment));
@@ -247,7 +261,9 @@ private:
                 const bool out = layer == 0 && !first();
                 const Tensor next = out ? b.ring(Home::input_gradient, "input_gradient")
                                         : b.transient("dx", t.stream_elements(), c_.types.weight);
-                t.layer_backward(layer, tensors[static_cast<std::size_t>(layer - segment->first)], dx, next);
+                const LayerTensors& s = tensors[static_cast<std::size_t>(layer - segment->first)];
+                t.layer_backward(layer, s, dx, next);
+                t.hold_kept(s);
                 dx = next;
             }
             b.end_layers(begun, added_backward(t, *segment));
@@ -257,6 +273,7 @@ private:
             const std::int32_t begun = b.begin_embedding(c_.added.embed_backward);
             b.section("embedding");
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
+            hold_mask(b);
             b.end_layers(begun, {c_.added.embed_backward, {}});
         }
         return b.take();
@@ -305,6 +322,7 @@ private:
                 x = b.transient("x", t.stream_elements(), c_.types.weight);
                 t.mlp_forward(layer, out.back(), attention, x);
             }
+            t.hold_kept(out.back());
         }
         b.recomputing(false);
         return out;
@@ -354,7 +372,7 @@ private:
     const std::vector<Segment>& segments_;
     std::vector<LayerSaved> saved_;
     std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
-    std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
+    std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1, mask_ = -1;
 };
 
 double quantised_weight_bytes(const Plan& plan, const Framework& framework) {
@@ -372,15 +390,15 @@ StageContext make_context(const Plan& plan) {
     c.model = plan.model;
     c.training = plan.training;
     c.parallelism = plan.parallelism;
-    c.types = state_types(plan.training.precision, framework.half_gradient);
-    c.quantised_weight_bytes = quantised_weight_bytes(plan, framework);
+    c.types = state_types(plan.training, framework.half_gradient);
+    c.quantised_weight_bytes =
+        plan.training.software.quantised_parameters ? 0 : quantised_weight_bytes(plan, framework);
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
-    c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
     c.reduces_whole =
         plan.parallelism.effective_zero() == 0 || (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
     c.added = added_costs(plan, framework);
-    c.score_bytes = framework.costs.unfused.score_bytes;
+    c.memory = memory_terms(plan, framework);
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = plan.parallelism.effective_zero();
     const double stated = plan.training.expert_imbalance;

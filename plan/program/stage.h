@@ -19,6 +19,7 @@
 #include "plan/program/added_costs.h"
 #include "plan/program/body.h"
 #include "plan/program/expert_share.h"
+#include "plan/program/memory_terms.h"
 #include "plan/program/stage_layout.h"
 
 namespace foretrain {
@@ -30,11 +31,10 @@ struct StageContext {
     Parallelism parallelism;
     StateTypes types;
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
-    bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     bool reduces_whole = false;  // gradients are summed for every replica in full, whoever uses which
     AddedCosts added;
-    std::int64_t score_bytes = 0;       // that attention keeps of each score; 0: it is fused
+    MemoryTerms memory;
     std::int64_t vocabulary = 0;        // padded
     int zero = 0;                       // effective: 0 where there is one replica
     double quantised_weight_bytes = 0;  // kept beside each matrix of a layer, a weight

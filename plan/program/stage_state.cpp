@@ -71,7 +71,7 @@ private:
 
 // A tied head on the embedding's own stage has gradients of its own, added to the embedding's at
 // the end of the step, and nothing else.
-void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, UnitKind kind, StageUnit& u) {
+void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, const Unit& owner, UnitKind kind, StageUnit& u) {
     Unit& unit = u.unit;
     const std::int64_t n = unit.elements, part = n / c.shards(kind);
     const bool owns_weight = unit.tied_to < 0;
@@ -81,6 +81,8 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, UnitKind kind,
         unit.weight_shard = fixed.add("weight_shard", u.layer, Region::weights, c.types.weight, part);
     if (owns_weight && (c.zero == 1 || c.zero == 2))
         unit.weight_shard = fixed.shard_of(unit.weight, kind, "weight_shard");
+    // Others collect the gradients of both uses in one place: PassBuilder::gradient finds it.
+    if (!owns_weight && c.memory.one_tied_gradient && c.zero <= 1 && owner.elements == n) return;
     if (c.zero <= 1) unit.gradient = fixed.add("gradient", u.layer, Region::gradients, c.types.gradient, n);
     if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, kind, "gradient_shard");
     if (c.zero >= 2)
@@ -160,7 +162,8 @@ void build_stage_state(const StageContext& c, Stage& stage) {
         u.unit.tied_to = shares_weight ? 0 : -1;
         const UnitShape& unit_shape = stage.unit_shapes[static_cast<std::size_t>(u.shape)];
         u.unit.elements = unit_shape.elements;
-        add_unit_buffers(c, fixed, ref.kind, u);
+        const Unit& owner = stage.units.empty() ? u.unit : stage.units.front().unit;
+        add_unit_buffers(c, fixed, owner, ref.kind, u);
         if (const std::int64_t n = quantised_elements(c, unit_shape); n > 0)
             fixed.add("quantised_weight", u.layer, Region::weights, DType::fp8, n);
         stage.units.push_back(u);

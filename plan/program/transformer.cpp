@@ -166,6 +166,7 @@ void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Ten
                        .quantised = p.exact ? std::nullopt : products_of(unit),
                        .groups = p.groups},
               {dy, x, gradient(unit, name)});
+    if (c_.memory.weight_gradients) b_.hold(b_.transient("dw", p.groups * p.out * p.in, w_));
 }
 
 void TransformerPasses::bias_gradient(std::int32_t unit, const char* name, Tensor dy, std::int64_t rows,
@@ -249,7 +250,7 @@ void TransformerPasses::embedding_backward(Tensor tokens, Tensor embedded, Tenso
 
 void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     const std::int32_t head = unit_of(UnitKind::head);
-    const DType kept = c_.loss_fp32_copy ? DType::fp32 : w_;
+    const DType kept = c_.memory.fp32_logits ? DType::fp32 : w_;
     b_.section("head");
     norm_forward(unit_of(UnitKind::final_norm), "final_norm", s.x, s.norm);
     const Tensor input = full(s.norm, "norm_full");
@@ -261,6 +262,7 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     b_.kernel(product, operands);
     if (logits != s.logits)
         b_.kernel(CastArgs{.elements = tokens_ * vocab_, .from = w_, .to = kept}, {logits, s.logits});
+    if (c_.memory.logit_bytes > 0) b_.hold(b_.transient("loss", tokens_ * vocab_ * c_.memory.logit_bytes, DType::fp8));
     LossArgs args{.part = LossArgs::Part::maximum,
                   .tokens = tokens_,
                   .columns = vocab_,
@@ -280,7 +282,7 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
 
 void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
     const std::int32_t head = unit_of(UnitKind::head);
-    const DType kept = c_.loss_fp32_copy ? DType::fp32 : w_;
+    const DType kept = c_.memory.fp32_logits ? DType::fp32 : w_;
     b_.section("head");
     const double tokens = static_cast<double>(c_.training.global_batch_size * c_.training.sequence_length);
     const Tensor dlogits = kept == w_ ? s.logits : b_.transient("dlogits", tokens_ * vocab_, w_);
@@ -294,6 +296,7 @@ void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
               {s.logits, s.lse, s.targets, dlogits});
     if (c_.model.head_bias) bias_gradient(head, ".bias", dlogits, tokens_, vocab_);
     weight_gradient(head, ".weight", dlogits, full(s.norm, "norm_full"), vocab_, h_);
+    if (c_.memory.head_gradient && !c_.memory.weight_gradients) b_.hold(b_.transient("dw", vocab_ * h_, w_));
     const Tensor partial = b_.transient("dnorm", tokens_ * h_, w_);
     input_gradient(head, ".weight", dlogits, partial, vocab_, h_);
     norm_backward(unit_of(UnitKind::final_norm), "final_norm", summed(partial, "dnorm_sum"), s.x, -1, dx);

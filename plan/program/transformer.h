@@ -39,6 +39,8 @@ struct LayerTensors {
     PassBuilder::Tensor dispatched = -1;                        // (rows, h) sorted by expert
     PassBuilder::Tensor weighted = -1;                          // (rows, f): act times its weight, if not gated
     PassBuilder::Tensor shared_fc1 = -1, shared_act = -1;       // as fc1 and act, of the shared experts
+    // Of other frameworks, bytes: of dropout, and (R) of norms. second_output is context again.
+    PassBuilder::Tensor masks = -1, statistics = -1, second_output = -1;
 };
 
 // What the attention of a parallel block leaves to the MLP, with which it shares its collectives.
@@ -72,6 +74,8 @@ public:
     // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
     void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
 
+    void hold_kept(const LayerTensors& s);  // what no kernel reads, up to where the pass has got to
+
     void head_forward(const HeadTensors& s, Tensor loss);
     void head_backward(const HeadTensors& s, Tensor dx);
 
@@ -91,6 +95,8 @@ public:
     std::int64_t raw_qk_elements() const { return tokens_ * (q_ + c_.model.kv_size() / t_); }
     std::int64_t logit_elements() const { return tokens_ * vocab_; }
     std::int64_t score_elements(std::int32_t layer) const;  // bytes
+    std::int64_t mask_elements() const;                     // bytes
+    std::int64_t statistics_elements() const;               // bytes
 
 private:
     Tensor full(Tensor rows, const char* what);       // (R, h) -> (T, h)

@@ -35,12 +35,12 @@ Args TransformerPasses::attention_args(std::int32_t layer) const {
             .head_dim = c_.model.head_dim,
             .type = w_,
             .window = window(layer),
-            .score_bytes = c_.score_bytes,
+            .score_bytes = c_.memory.score_bytes,
             .v_head_dim = c_.model.is_latent() ? c_.model.mla.v_dim : 0};
 }
 
 std::int64_t TransformerPasses::score_elements(std::int32_t layer) const {
-    if (c_.score_bytes == 0) return 0;
+    if (c_.memory.score_bytes == 0) return 0;
     const AttentionForwardArgs a = attention_args<AttentionForwardArgs>(layer);
     const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
     return a.batch * a.heads * a.sequence * keys * a.score_bytes;

@@ -267,6 +267,18 @@ void TransformerPasses::parallel_backward(std::int32_t layer, const LayerTensors
     norm_backward(unit, "norm1", summed(dattention, "dnorm1_sum"), s.x, residual, dx);
 }
 
+// One mask for each branch's output.
+std::int64_t TransformerPasses::mask_elements() const { return c_.memory.dropout_masks ? 2 * stream_elements() : 0; }
+
+std::int64_t TransformerPasses::statistics_elements() const {
+    const std::int64_t norms = c_.model.block == Block::parallel_shared_norm ? 1 : 2;
+    return c_.memory.norm_statistics * norms * rows_;
+}
+
+void TransformerPasses::hold_kept(const LayerTensors& s) {
+    for (const Tensor t : {s.masks, s.statistics, s.second_output}) b_.hold(t);
+}
+
 void TransformerPasses::layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx) {
     if (c_.model.is_parallel()) return parallel_backward(layer, s, dout, dx);
     b_.section("mlp", layer);
