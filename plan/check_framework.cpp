@@ -58,6 +58,8 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
     if (!contains(f.recompute, p.recompute.kind))
         refuse("framework_recompute", "parallelism.recompute", describe(p.recompute),
                names_of(f.recompute, [](Recompute::Kind k) { return name_of(k); }));
+    if (p.optimizer_on_host && !f.offloads_optimizer)
+        refuse("framework_offload", "parallelism.offload", "{\"optimizer\": \"cpu\"}", "offload left out");
     if (p.context > 1 && !contains(f.context_methods, p.context_method))
         refuse("framework_context_method", "parallelism.context_method", std::string(name_of(p.context_method)),
                names_of(f.context_methods, [](ContextMethod c) { return name_of(c); }));

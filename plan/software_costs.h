@@ -119,6 +119,7 @@ struct SoftwareCosts {
     TrafficFactors traffic;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    double host_update_ns = 0;  // of a parameter whose optimizer is on the host, by all processors of a node
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;
     Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured

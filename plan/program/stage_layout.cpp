@@ -22,9 +22,11 @@ std::int64_t left_out(std::int64_t layers, std::int64_t period) {
     return std::max<std::int64_t>(0, layers / period - kept_periods) / 2 * 2;
 }
 
-// The runs of layers that are alike: those of a block, which are recomputed, and the rest.
+bool has_block(const Recompute& r) { return r.kind == Kind::block || r.kind == Kind::offload; }
+
+// The runs of layers that are alike: those of a block, which are recomputed or offloaded, and the rest.
 std::array<std::int64_t, 2> runs_of(const Recompute& recompute, std::int64_t layers) {
-    const std::int64_t block = recompute.kind == Kind::block ? std::min(recompute.layers, layers) : 0;
+    const std::int64_t block = has_block(recompute) ? std::min(recompute.layers, layers) : 0;
     return {block, layers - block};
 }
 
@@ -55,7 +57,9 @@ void append_segments(const std::vector<SegmentRun>& runs, StageLayout& out) {
 }
 
 // Is the r-th of the runs recomputed, where that does not differ from layer to layer?
-bool recomputes(const Recompute& recompute, std::size_t r) { return r == 0 || recompute.kind == Kind::full; }
+bool recomputes(const Recompute& recompute, std::size_t r) {
+    return r == 0 || recompute.kind == Kind::full || recompute.kind == Kind::operators;
+}
 
 }  // namespace
 

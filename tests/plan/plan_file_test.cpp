@@ -161,13 +161,25 @@ TEST(PlanFile, ZeroMayShardOverAPartOfTheReplicas) {
         EXPECT_EQ(refused_field(file("", std::string("\"zero_shard_size\": ") + wrong)), "parallelism.zero_shard_size");
 }
 
+TEST(PlanFile, OffloadIsSavedAsItWasStated) {
+    const Plan p = plan(file("", R"("offload": {"optimizer": "cpu", "activation_layers": 3})"));
+    EXPECT_TRUE(p.parallelism.optimizer_on_host);
+    EXPECT_EQ(p.parallelism.recompute, (Recompute{Recompute::Kind::offload, 3}));
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    expect_equal(plan(file("", "")), plan(file("", R"("offload": null)")));
+    const Plan operators = plan(file("", R"("recompute": "selective_op")"));
+    expect_equal(operators, plan_from_json(Json::parse(plan_to_json(operators).dump(), "x")));
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
-    EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
+    EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "nvme"})")), "parallelism.offload.optimizer");
+    EXPECT_EQ(refused_field(file("", R"("offload": {"parameters": "cpu"})")), "parallelism.offload.parameters");
+    EXPECT_EQ(refused_field(file("", R"("recompute": "full", "offload": {"activation_layers": 2})")),
+              "parallelism.offload.activation_layers");
     EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
-    EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");
     EXPECT_EQ(refused_field(file(R"(, "attention": "flash3")", "")), "training.attention");
     EXPECT_EQ(refused_field(file(R"(, "flash_attention": false)", "")), "training.flash_attention");
     EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "fused")", "")), "training.cross_entropy");
