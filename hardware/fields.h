@@ -161,6 +161,7 @@ void visit(Visitor& v, GemmConstants& g) {
     v.unless_zero("throttle", g.throttle, 0.0, 10.0);
     v("split_cost", g.split_cost, 0.0, 1e3);
     v("epilogue", g.epilogue, 0.0, 1e3);
+    v.unless_zero("quantisation", g.quantisation, 0.0, 1e3);
     v("spread", g.spread, 0.0, widest_spread);
     v("born", g.born);
 }

@@ -82,7 +82,8 @@ std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
     const std::int64_t devices = std::max<std::int64_t>(devices_beside_context(plan), 1);
     const ModelSpec& m = plan.model;
     return std::gcd(std::gcd(m.attention_heads, m.kv_heads),
-                    std::gcd(m.ffn_hidden_size, devices % pipeline == 0 ? devices / pipeline : devices));
+                    std::gcd(std::gcd(m.ffn_hidden_size, m.moe.shared_ffn),
+                             devices % pipeline == 0 ? devices / pipeline : devices));
 }
 
 // Sizes out of range; the other rules compute with them only if there are none.
@@ -106,6 +107,8 @@ void check_sizes(const Plan& plan, Rejections& out) {
                        .rule = fmt::format("must be from 1 to {}", most_chunks),
                        .suggestion = p.virtual_pipeline < 1 ? "1" : ""});
     need("parallelism.data", p.data);
+    need("parallelism.expert", p.expert);
+    need("parallelism.expert_tensor", p.expert_tensor);
     if (p.zero_shard_size != 0) need("parallelism.zero_shard_size", p.zero_shard_size);
     if (p.first_stage_layers != 0) need("parallelism.first_stage_layers", p.first_stage_layers);
     if (p.last_stage_layers != 0) need("parallelism.last_stage_layers", p.last_stage_layers);
@@ -137,11 +140,17 @@ void check_magnitude(const Plan& plan, Rejections& out) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
     };
     const ModelSpec& m = plan.model;
-    const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size);
-    const double parameters = d(m.hidden_size) * (d(m.layers) * widths + 2 * d(m.vocab_size));
+    const double latents = d(m.mla.q_lora) + d(m.mla.kv_lora);
+    const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size) +
+                          2 * d(m.moe.shared_ffn) + latents;
+    // Copies of a token that go to experts, each of which gets at least one row.
+    const double expert = 2 * d(m.hidden_size) + 3 * d(m.moe.ffn_hidden_size);
+    const double visits = d(m.moe.topk) * std::max({1.0, m.moe.capacity_factor, plan.training.expert_imbalance});
+    const double visited = d(m.hidden_size) * (d(m.layers) * (widths + visits * expert) + 2 * d(m.vocab_size));
+    const double parameters = visited + d(m.layers) * d(m.moe.experts) * d(m.hidden_size) * expert;
     const double tokens =
         d(plan.parallelism.micro_batch_size) * d(plan.training.sequence_length) / d(plan.parallelism.context);
-    const double values = tokens * (d(m.layers) * widths + d(m.vocab_size)) + parameters;
+    const double values = tokens * (d(m.layers) * (widths + visits * expert) + d(m.vocab_size)) + parameters;
     if (values > most_values)
         return refuse("microbatch_too_large", "parallelism.micro_batch_size", fmt::format("{:.1e} values", values),
                       fmt::format("parameters and one microbatch must be below {:.0e} values", most_values));
@@ -159,7 +168,7 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     if (peak == plan.cluster.device.peak.end()) return;  // check_calibration says so
     const double s = d(plan.training.sequence_length);
     const double attention = 12 * d(m.layers) * d(m.attention_heads) * d(m.head_dim) * s;
-    const double work = samples * s * (6 * parameters + attention);
+    const double work = samples * s * (6 * visited + attention);
     const double time = work / d(plan.cluster.devices()) / peak->second.per_second;
     if (!(time <= most_seconds))
         refuse("step_too_long", "training.global_batch_size", fmt::format("{:.1e} s a step at peak", time),
@@ -217,6 +226,7 @@ void check_tensor(const Plan& plan, Rejections& out) {
     divides("tensor_divides_heads", "attention_heads", m.attention_heads);
     if (m.kv_heads != m.attention_heads) divides("tensor_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
     divides("tensor_divides_ffn", "ffn_hidden_size", m.ffn_hidden_size);
+    divides("tensor_divides_shared_ffn", "moe.shared_ffn", m.moe.shared_ffn);
 }
 
 void check_sequence(const Plan& plan, Rejections& out) {
@@ -266,6 +276,12 @@ void check_batch(const Plan& plan, Rejections& out) {
 void check_recompute(const Plan& plan, Rejections& out) {
     const Recompute& r = plan.parallelism.recompute;
     using Kind = Recompute::Kind;
+    if (r.kind == Kind::operators && (plan.model.has_experts() || plan.model.is_latent()))
+        out.push_back({.reason = "recompute_operators_dense",
+                       .field = "parallelism.recompute",
+                       .found = describe(r),
+                       .rule = "is described for models without experts and latent attention",
+                       .allowed = "another recompute"});
     if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every && r.kind != Kind::offload) return;
     if (!layers_divide(plan)) return;  // check_stage_layers says so
     const std::int64_t most = most_layers_of_chunk(plan);
@@ -302,10 +318,13 @@ void check_vocabulary(const Plan& plan, const Framework& f, Rejections& out) {
 
 void check_calibration(const Plan& plan, Rejections& out) {
     const DeviceSpec& d = plan.cluster.device;
-    const DType t = plan.training.precision;
-    const auto peak = d.peak.find(t);
-    if (peak != d.peak.end() && peak->second.per_second > 0 && d.calibration.gemm_for(t) != nullptr &&
-        !d.calibration.attention.forward.efficiency.empty() && !d.calibration.attention.backward.efficiency.empty())
+    const DType t = plan.training.computes();
+    const auto multiplies = [&](DType type) {
+        const auto peak = d.peak.find(type);
+        return peak != d.peak.end() && peak->second.per_second > 0 && d.calibration.gemm_for(type) != nullptr;
+    };
+    if (multiplies(t) && multiplies(plan.training.precision) && !d.calibration.attention.forward.efficiency.empty() &&
+        !d.calibration.attention.backward.efficiency.empty())
         return;
     std::string allowed;
     for (const GemmConstants& g : d.calibration.gemm)
@@ -340,6 +359,9 @@ void check_runnable_model(const ModelSpec& m, std::int64_t sequence, Rejections&
     if (m.positions == Positions::alibi) refuse("positions", "alibi");
     if (m.sliding_window.size > 0 && m.sliding_window.size < sequence)
         refuse("sliding_window", fmt::format("{} of {} tokens", m.sliding_window.size, sequence));
+    if (m.has_experts()) refuse("moe", fmt::format("{} experts", m.moe.experts));
+    if (m.attention_sinks) refuse("attention_sinks", "true");
+    if (m.is_latent()) refuse("mla", fmt::format("kv_lora {}", m.mla.kv_lora));
     if (m.elementwise_scaling) refuse("elementwise_scaling", "true");
 }
 
@@ -357,13 +379,13 @@ std::string text(const Rejection& r) {
 std::vector<Rejection> check(const Plan& plan) {
     Rejections out;
     check_sizes(plan, out);
-    check_experts(plan, out);
     if (!out.empty()) return out;
     check_magnitude(plan, out);
     check_world(plan, out);
     check_tensor(plan, out);
     check_sequence(plan, out);
     check_context(plan, out);
+    check_experts(plan, out);
     check_stage_layers(plan, out);
     check_batch(plan, out);
     check_shard(plan, out);
@@ -396,7 +418,7 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
                        .rule = "is a profile for predictions; only foretrain's own engine executes plans",
                        .allowed = "foretrain",
                        .suggestion = "foretrain"});
-    const DType t = plan.training.precision;
+    const DType t = plan.training.computes();
     if (t != DType::fp32 && t != DType::fp64)
         out.push_back({.reason = "precision_not_runnable",
                        .field = "training.precision",

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/units.h"
 
 namespace foretrain {
@@ -26,6 +29,9 @@ inline double figure_at(const Steps& steps, double at) {
         if (at >= static_cast<double>(from)) figure = value;
     return figure;
 }
+
+// Such figures for each type that matrix products compute in.
+using StepsByType = std::map<DType, Steps>;
 
 struct Operations {
     std::int64_t forward = 0, backward = 0;
@@ -66,10 +72,18 @@ struct MessageCosts {
     bool operator==(const MessageCosts&) const = default;
 };
 
+// Shares in per mille of a tensor collective, for which compute waits; the rest is behind products.
+struct TensorShares {
+    std::int64_t forward = 1000, backward = 1000;
+    bool operator==(const TensorShares&) const = default;
+};
+
 // Shares in per mille of what a collective takes.
 struct OverlapCosts {
-    // For which compute waits, of a tensor collective; the rest is behind products.
-    std::int64_t tensor_forward = 1000, tensor_backward = 1000;
+    TensorShares tensor;
+    // The same where the plan asks for its overlap: collectives in pieces beside the products that need or make
+    // them. Nothing: the software cannot.
+    std::optional<TensorShares> tensor_in_pieces;
     // That compute loses to a collective over the data ranks that runs beside it, inside a node and across.
     std::int64_t data_inside = 0, data_across = 0;
     std::int64_t data_takes = 1000;  // of a collective over the data ranks: more than it need take
@@ -78,6 +92,26 @@ struct OverlapCosts {
     // Where they span nodes, of each rank that shares them out: one after the other sends its own to all others.
     double parameters_rank_us = 0;
     bool operator==(const OverlapCosts&) const = default;
+};
+
+// Of a layer with experts, besides what any layer costs.
+struct ExpertCosts {
+    // Operations that the host enqueues: some for the layer, and some for each expert of the rank.
+    struct Operations {
+        double layer = 0, each = 0;
+        double of(double experts) const { return layer + each * experts; }
+        bool operator==(const Operations&) const = default;
+    };
+    Operations forward_operations, backward_operations;
+    double host_takes = 1;   // times as long as other operations: CUDA graphs spare most of it
+    double gap_us = 0;       // for which the device stands still, of each of those operations
+    double stall_takes = 1;  // times what a layer's StallCosts and those gaps come to
+    // Per mille of the exchanges of tokens, for which compute waits, by devices that a node has; empty: all.
+    Steps exchange;
+    bool once_per_node = false;  // a token crosses to a node once, whatever number of its experts is there
+    double traffic = 1;          // on the time of router, permutations and activation
+    double imbalance = 1;        // Training::expert_imbalance where a plan has none
+    bool operator==(const ExpertCosts&) const = default;
 };
 
 // Factors on the time of memory-bound kernels, by what they do.
@@ -99,7 +133,6 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
-    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     // Mask, softmax and dropout have a kernel of their own where the matrices of a microbatch are a multiple of so
     // many. Elsewhere each is done by itself: so many times the bytes, and more operations of the host.
     std::int64_t softmax_multiple = 1;
@@ -117,13 +150,22 @@ struct SoftwareCosts {
     MessageCosts messages;
     OverlapCosts overlap;
     TrafficFactors traffic;
+    ExpertCosts experts;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
-    double host_update_ns = 0;  // of a parameter whose optimizer is on the host, by all processors of a node
+    double host_update_ns = 0;          // of a parameter whose optimizer is on the host, by all processors of a node
+    UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;
-    Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
+    StepsByType gemm;  // factors on matrix products; where there is none: as measured
     bool operator==(const SoftwareCosts&) const = default;
+
+    // Half-precision types share what stands for either.
+    double gemm_takes(DType type, double dense_bf16_tera) const {
+        auto found = gemm.find(type);
+        if (found == gemm.end()) found = gemm.find(other_half(type));
+        return found == gemm.end() ? 1 : figure_at(found->second, dense_bf16_tera);
+    }
 
     // Where the device was measured with this attention; nullptr: it takes what was measured.
     const AttentionFactor* factor_for(std::string_view measured) const {

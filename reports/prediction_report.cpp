@@ -35,7 +35,7 @@ private:
 bool same_memory(const StageMemory& a, const StageMemory& b) {
     return a.weights == b.weights && a.gradients == b.gradients && a.optimizer == b.optimizer &&
            a.activations == b.activations && a.communication == b.communication && a.workspace == b.workspace &&
-           a.reserved == b.reserved;
+           a.libraries == b.libraries && a.reserved == b.reserved;
 }
 
 std::string verdict(const Prediction& p) {
@@ -60,11 +60,11 @@ std::string line(std::string_view name, std::string_view value, std::string_view
 }
 
 std::string speed_table(const Prediction& p) {
-    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.precision);
+    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.computes());
     const std::string of =
         peak == p.plan.cluster.device.peak.end()
             ? "peak unknown"
-            : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.precision));
+            : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.computes()));
     return line("Step time", figure(p.step), interval_text(p)) +
            line("Tokens/s", grouped(p.tokens_per_second()), grouped(tokens_per_second_per_device(p)) + " per GPU") +
            line("TFLOP/s per GPU", fmt::format("{:.4g}", p.model_tflops_per_device()), of) +
@@ -116,7 +116,7 @@ std::string heading(const Prediction& p) {
                                 plan.cluster.devices(), plan.cluster.devices() == 1 ? "" : "s", plan.cluster.nodes,
                                 plan.cluster.nodes == 1 ? "" : "s", framework_text(plan));
     s += fmt::format("  {}\n", as_asked(p));
-    s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
+    s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.computes()));
     if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
     s += "\n";
@@ -186,8 +186,8 @@ std::string memory_table(const Prediction& p) {
         const double share =
             static_cast<double>(m.total().value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
         t.row({end - i == 1 ? fmt::format("{}", i) : fmt::format("{}-{}", i, end - 1), in(m.weights), in(m.gradients),
-               in(m.optimizer), in(m.activations), in(m.communication), in(m.workspace), in(m.reserved), in(m.total()),
-               fmt::format("{} {:>5.1f} %", bar(share, 10), share * 100)});
+               in(m.optimizer), in(m.activations), in(m.communication), in(m.workspace + m.libraries), in(m.reserved),
+               in(m.total()), fmt::format("{} {:>5.1f} %", bar(share, 10), share * 100)});
         i = end;
     }
     const StageMemory& largest = p.memory[static_cast<std::size_t>(p.largest_stage())];

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "plan/framework.h"
+#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -74,6 +75,7 @@ private:
         at(Part::gemm) += t.recompute - attention - other;
         at(links(p.tensor)) += t.tensor_exposed;
         at(links(p.tensor * p.context)) += t.context_exposed;
+        at(links(p.expert * p.expert_tensor)) += t.expert_exposed;
         at(Part::software) += t.host_exposed + t.overhead;
     }
 
@@ -93,10 +95,15 @@ private:
         const Calibration& c = plan_.cluster.device.calibration;
         const SoftwareCosts& costs = framework_.costs;
         switch (part) {
-            case Part::gemm: return trust_in_gemm(c, plan_.training.precision);
+            case Part::gemm: {
+                const DType type = plan_.training.computes();
+                const bool differs = costs.gemm_takes(type, plan_.cluster.device.dense_bf16_tera()) != 1;
+                return differs ? fitted(trust_in_gemm(c, type)) : trust_in_gemm(c, type);
+            }
             case Part::attention: {
                 // Unfused, it moves its scores through memory: other constants, and fitted ones.
-                if (costs.unfused.product_efficiency > 0) return fitted(trust_in(c.memory_bound));
+                if (unfused_attention(plan_, framework_).product_efficiency > 0)
+                    return fitted(trust_in(c.memory_bound));
                 const bool differs = costs.factor_for(c.attention.kernel) != nullptr;
                 return differs ? fitted(trust_in(c.attention)) : trust_in(c.attention);
             }

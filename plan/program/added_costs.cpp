@@ -18,7 +18,7 @@ Time parameters_by_turns(const Plan& plan, const OverlapCosts& overlap) {
 // Of one pass over one layer on one rank, at the device's peak.
 Time products_at_peak(const Plan& plan) {
     const ModelSpec& m = plan.model;
-    const auto peak = plan.cluster.device.peak.find(plan.training.precision);
+    const auto peak = plan.cluster.device.peak.find(plan.training.computes());
     if (peak == plan.cluster.device.peak.end() || peak->second.per_second <= 0) return {};
     const double matrices = static_cast<double>(m.hidden_size) *
                             static_cast<double>(m.qkv_size() + m.query_size() + m.fc1_size() + m.ffn_hidden_size);
@@ -35,7 +35,7 @@ void add_offload(const Plan& plan, const Framework& framework, AddedCosts& a) {
     a.host_byte_ps = 1e12 / link;
     if (p.recompute.kind == Recompute::Kind::offload) a.products = products_at_peak(plan);
     if (!p.optimizer_on_host) return;
-    const StateTypes types = state_types(plan.training.precision, framework.half_gradient);
+    const StateTypes types = state_types(plan.training, framework.half_gradient);
     const auto bytes = static_cast<double>(size_of(types.gradient) + size_of(types.weight));
     a.update_ps = bytes * a.host_byte_ps + framework.costs.host_update_ns * 1e3 * plan.cluster.devices_per_node;
 }
@@ -62,14 +62,29 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.host_waits_for_batches = c.host.waits_for_batches;
     a.stall_forward = from_microseconds(c.stall.forward_us);
     a.stall_backward = from_microseconds(c.stall.backward_us);
+    const ExpertCosts& e = c.experts;
+    const double local = p.expert > 0 ? static_cast<double>(plan.model.moe.experts / p.expert) : 0;
+    const double operation_us = figure_at(c.host.operation_us, plan.cluster.device.dense_bf16_tera());
+    a.expert_launch_forward = from_microseconds(operation_us * e.host_takes * e.forward_operations.of(local));
+    a.expert_launch_backward = from_microseconds(operation_us * e.host_takes * e.backward_operations.of(local));
+    const auto stall = [&](double us, const ExpertCosts::Operations& operations) {
+        return from_microseconds((us + e.gap_us * operations.of(local)) * e.stall_takes);
+    };
+    a.expert_stall_forward = stall(c.stall.forward_us, e.forward_operations);
+    a.expert_stall_backward = stall(c.stall.backward_us, e.backward_operations);
+    if (!e.exchange.empty())
+        a.expert_exchange =
+            static_cast<std::int16_t>(figure_at(e.exchange, static_cast<double>(plan.cluster.devices_of_node())));
     a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
     a.stall_parameters = parameters_by_turns(plan, c.overlap) / p.virtual_pipeline;
     const bool interleaved = p.virtual_pipeline > 1;
     a.message_share = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
     const Time message = from_microseconds(c.messages.each_us);
     a.stall_message = interleaved ? message * c.messages.interleaved / Instruction::whole : message;
-    a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
-    a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
+    const TensorShares tensor =
+        p.overlap.tensor ? c.overlap.tensor_in_pieces.value_or(c.overlap.tensor) : c.overlap.tensor;
+    a.tensor_forward = static_cast<std::int16_t>(tensor.forward);
+    a.tensor_backward = static_cast<std::int16_t>(tensor.backward);
     a.data_share = static_cast<std::int16_t>(c.overlap.data_takes);
     a.parameter_share =
         static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);

@@ -122,7 +122,7 @@ TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
            "schedule": null, "recompute": "none", "offload": null,
            "overlap": {"gradient_reduce": true, "parameter_gather": true, "tensor": false, "pipeline": null})"));
     expect_equal(p, plan(file("", "")));
-    expect_equal(plan(file(R"(, "dropout": 0.0)", R"("overlap": null)")), p);
+    expect_equal(plan(file("", R"("overlap": null)")), p);
 }
 
 TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
@@ -136,6 +136,25 @@ TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
     EXPECT_EQ(plan(file("", R"("context": 2)")).parallelism.context_method, ContextMethod::ring);
     EXPECT_EQ(refused_field(file("", R"("context": 0)")), "parallelism.context");
     EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
+}
+
+TEST(PlanFile, ExpertsAreSharedOut) {
+    const Plan p = plan(file(R"(, "expert_imbalance": 1.25)", R"("tensor": 2, "expert": 4, "expert_tensor": 2)"));
+    EXPECT_EQ(p.parallelism.expert, 4);
+    EXPECT_EQ(p.parallelism.expert_tensor, 2);
+    EXPECT_EQ(p.training.expert_imbalance, 1.25);
+    EXPECT_EQ(p.grid().size(Axis::expert), 4);
+    EXPECT_EQ(p.grid().size(Axis::expert_tensor), 2);
+    EXPECT_NE(describe(p.parallelism).find("tp 2 ep 4 etp 2 pp 1"), std::string::npos) << describe(p.parallelism);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    const Plan none = plan(file("", ""));
+    EXPECT_EQ(none.parallelism.expert, 1);
+    EXPECT_EQ(none.parallelism.expert_tensor, 1);
+    EXPECT_EQ(none.training.expert_imbalance, 0) << "the profile's";
+    EXPECT_EQ(describe(none.parallelism).find(" ep"), std::string::npos);
+    EXPECT_EQ(refused_field(file("", R"("expert": 0)")), "parallelism.expert");
+    EXPECT_EQ(refused_field(file("", R"("expert_tensor": 1.5)")), "parallelism.expert_tensor");
+    EXPECT_EQ(refused_field(file(R"(, "expert_imbalance": 0.5)", "")), "training.expert_imbalance");
 }
 
 TEST(PlanFile, MessagesMayHoldUpComputing) {
@@ -171,23 +190,64 @@ TEST(PlanFile, OffloadIsSavedAsItWasStated) {
     expect_equal(operators, plan_from_json(Json::parse(plan_to_json(operators).dump(), "x")));
 }
 
+// One word says what the products of the layers compute in, over tensors in bf16.
+TEST(PlanFile, QuantisedPrecisionsAreOneWord) {
+    for (const DType type : {DType::fp8, DType::mxfp8, DType::nvfp4}) {
+        const std::string word(name_of(type));
+        const Plan p = plan(file(R"(, "precision": ")" + word + '"', ""));
+        EXPECT_EQ(p.training.precision, DType::bf16);
+        EXPECT_EQ(p.training.products, type);
+        EXPECT_EQ(plan_to_json(p).at("training").at("precision").string(), word);
+        expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    }
+    EXPECT_EQ(plan(file(R"(, "precision": "fp16")", "")).training.products, std::nullopt);
+}
+
+TEST(PlanFile, TensorOverlapIsTheFrameworksUnlessStated) {
+    const std::string bridge = R"(, "framework": "megatron-lm@2025-bridge")";
+    EXPECT_FALSE(plan(file("", "")).parallelism.overlap.tensor);
+    EXPECT_TRUE(plan(file("", "", bridge)).parallelism.overlap.tensor);
+    EXPECT_FALSE(plan(file("", R"("overlap": {"tensor": false})", bridge)).parallelism.overlap.tensor);
+    const Plan p = plan(file("", R"("tensor": 2, "overlap": {"tensor": true})"));
+    EXPECT_TRUE(p.parallelism.overlap.tensor);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+}
+
+TEST(PlanFile, WhatAProfileLeavesOpenMayBeSaid) {
+    const Plan p = plan(file(R"(, "attention": "cudnn", "cross_entropy": "native", "dropout": {"hidden": 0.1},
+                                 "gradient_dtype": "bf16", "fused_gradient_accumulation": false, "compiled": true,
+                                 "software": {"deterministic": true, "attention_mask": false})",
+                             ""));
+    EXPECT_EQ(p.training.attention, AttentionKind::cudnn);
+    EXPECT_EQ(p.training.cross_entropy, CrossEntropy::native);
+    EXPECT_EQ(p.training.hidden_dropout, 0.1);
+    EXPECT_EQ(p.training.attention_dropout, std::nullopt);
+    EXPECT_EQ(p.training.gradient_type, DType::bf16);
+    EXPECT_EQ(p.training.fused_gradient_accumulation, false);
+    EXPECT_EQ(p.training.compiled, true);
+    EXPECT_TRUE(p.training.software.deterministic);
+    EXPECT_EQ(p.training.software.attention_mask, false);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    EXPECT_EQ(plan(file(R"(, "flash_attention": false)", "")).training.attention, AttentionKind::unfused);
+    EXPECT_EQ(plan(file(R"(, "dropout": 0.2)", "")).training.attention_dropout, 0.2);
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "nvme"})")), "parallelism.offload.optimizer");
     EXPECT_EQ(refused_field(file("", R"("offload": {"parameters": "cpu"})")), "parallelism.offload.parameters");
     EXPECT_EQ(refused_field(file("", R"("recompute": "full", "offload": {"activation_layers": 2})")),
               "parallelism.offload.activation_layers");
-    EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
-    EXPECT_EQ(refused_field(file(R"(, "attention": "flash3")", "")), "training.attention");
-    EXPECT_EQ(refused_field(file(R"(, "flash_attention": false)", "")), "training.flash_attention");
-    EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "fused")", "")), "training.cross_entropy");
-    EXPECT_EQ(refused_field(file(R"(, "dropout": 0.1)", "")), "training.dropout");
-    EXPECT_EQ(refused_field(file(R"(, "gradient_dtype": "bf16")", "")), "training.gradient_dtype");
-    EXPECT_EQ(refused_field(file(R"(, "compiled": true)", "")), "training.compiled");
+    EXPECT_EQ(refused_field(file(R"(, "attention": "flash4")", "")), "training.attention");
+    EXPECT_EQ(refused_field(file(R"(, "attention": "cudnn", "flash_attention": false)", "")),
+              "training.flash_attention");
+    EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "liger")", "")), "training.cross_entropy");
+    EXPECT_EQ(refused_field(file(R"(, "dropout": 1)", "")), "training.dropout");
+    EXPECT_EQ(refused_field(file(R"(, "optimizer_dtype": "bf16")", "")), "training.optimizer_dtype");
+    EXPECT_EQ(refused_field(file(R"(, "software": {"fast": true})", "")), "training.software.fast");
     EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
-    EXPECT_EQ(refused_field(file(R"(, "precision": "fp8")", "")), "training.precision");
+    EXPECT_EQ(refused_field(file(R"(, "precision": "fp4")", "")), "training.precision");
     EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),
               "framework.overrides");
 }
