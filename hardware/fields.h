@@ -255,6 +255,7 @@ void visit(Visitor& v, DeviceSpec& d) {
     v("name", d.name);
     v("memory_bytes", d.memory, MiB, largest_memory);
     v("memory_bandwidth_bytes_per_second", d.memory_bandwidth, 1e6, fastest_link);
+    v.unless_zero("host_link_bytes_per_second", d.host_link.bytes_per_second, 0.0, fastest_link);
     v("multiprocessors", d.multiprocessors, 1, 1 << 20);
     v("reserved_bytes", d.reserved, std::int64_t{0}, largest_memory);
     v.unless_zero("power_watts", d.power_watts, 0.0, 1e6);

@@ -98,6 +98,8 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
     if (!contains(f.recompute, p.recompute.kind))
         refuse("framework_recompute", "parallelism.recompute", describe(p.recompute),
                names_of(f.recompute, [](Recompute::Kind k) { return name_of(k); }));
+    if (p.optimizer_on_host && !f.offloads_optimizer)
+        refuse("framework_offload", "parallelism.offload", "{\"optimizer\": \"cpu\"}", "offload left out");
     if (p.overlap.tensor && !f.costs.overlap.tensor_in_pieces)
         refuse("framework_tensor_overlap", "parallelism.overlap.tensor", "true", "false");
     if (p.context > 1 && !contains(f.context_methods, p.context_method))

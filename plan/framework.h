@@ -52,6 +52,7 @@ struct Framework {
     bool fills_stages = false;
     std::vector<DType> precisions;  // a plan's, by the words for them
     std::vector<Recompute::Kind> recompute;
+    bool offloads_optimizer = false;             // its state may stand in host memory
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
     int default_zero_stage = 0;

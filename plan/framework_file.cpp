@@ -162,7 +162,7 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 
 void read_costs(const Json& value, SoftwareCosts& c) {
     value.only_keys({"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention",
-                     "straggling", "gemm"});
+                     "offload", "straggling", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
@@ -170,6 +170,11 @@ void read_costs(const Json& value, SoftwareCosts& c) {
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
     if (value.has("experts")) read_experts(value.at("experts"), c.experts);
     if (value.has("attention")) read_attention(value.at("attention"), c);
+    if (value.has("offload")) {
+        const Json offload = value.at("offload");
+        offload.only_keys({"update_ns"});
+        c.host_update_ns = offload.at("update_ns").number(0, most_us);
+    }
     number(value, "straggling", c.straggling, 0, 1);
     steps_by_type(value, "gemm", 0.1, 10, c.gemm);
     if (value.has("unfused_attention")) c.unfused_if_asked = unfused_from(value.at("unfused_attention"));
@@ -263,7 +268,9 @@ void read_abilities(const Json& value, Framework& f) {
         for (const Json& p : value.at("precisions").items())
             f.precisions.push_back(*dtype_from_name(names[p.one_of(names)]));
     }
-    list_of(value, "recompute", {"none", "selective", "full", "block", "segment", "every"}, f.recompute);
+    list_of(value, "recompute", {"none", "selective", "full", "block", "segment", "every", "selective_op", "offload"},
+            f.recompute);
+    flag(value, "offloads_optimizer", f.offloads_optimizer);
     list_of(value, "context_methods", {"ring", "all-to-all"}, f.context_methods);
     flag(value, "default_sequence_parallel", f.default_sequence_parallel);
     if (value.has("default_zero_stage"))
@@ -359,6 +366,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "precisions",
                            "recompute",
                            "context_methods",
+                           "offloads_optimizer",
                            "default_sequence_parallel",
                            "default_zero_stage",
                            "default_gradient_overlap",
