@@ -89,6 +89,8 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
         refuse("framework_pipeline", "parallelism.pipeline", std::to_string(p.pipeline), "1");
     if (p.virtual_pipeline > 1 && !f.interleaves)
         refuse("framework_interleaving", "parallelism.virtual_pipeline", std::to_string(p.virtual_pipeline), "1");
+    if (plan.model.has_experts() && !f.routes_experts)
+        refuse("framework_experts", "model.moe", fmt::format("{} experts", plan.model.moe.experts), "none");
     if (!contains(f.precisions, plan.training.computes()))
         refuse("framework_precision", "training.precision", std::string(name_of(plan.training.computes())),
                names_of(f.precisions, [](DType t) { return name_of(t); }));

@@ -45,7 +45,8 @@ struct Framework {
     std::vector<Schedule> schedules;
     bool has_tensor_ranks = true;
     bool has_pipeline = true;
-    bool interleaves = false;  // several chunks a stage (virtual_pipeline)
+    bool interleaves = false;     // several chunks a stage (virtual_pipeline)
+    bool routes_experts = false;  // has layers with experts, and ranks that share them out
     // Layers that do not divide fill one stage after the other, embedding and head being one each: the last stage
     // has what is left. Other frameworks want to be told.
     bool fills_stages = false;

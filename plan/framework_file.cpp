@@ -112,6 +112,25 @@ void read_traffic(const Json& value, TrafficFactors& t) {
     number(value, "loss", t.loss, 0.1, 100);
 }
 
+ExpertCosts::Operations operations(const Json& value) {
+    value.only_keys({"layer", "each"});
+    return {value.at("layer").number(0, 100000), value.at("each").number(0, 100000)};
+}
+
+void read_experts(const Json& value, ExpertCosts& e) {
+    value.only_keys({"forward_operations", "backward_operations", "host_takes", "gap_us", "stall_takes", "exchange",
+                     "once_per_node", "traffic", "imbalance"});
+    if (value.has("forward_operations")) e.forward_operations = operations(value.at("forward_operations"));
+    if (value.has("backward_operations")) e.backward_operations = operations(value.at("backward_operations"));
+    number(value, "host_takes", e.host_takes, 0, 100);
+    number(value, "gap_us", e.gap_us, 0, most_us);
+    number(value, "stall_takes", e.stall_takes, 0, 100);
+    if (value.has("exchange")) e.exchange = by_count(value.at("exchange"), "devices of a node", 0, 1000);
+    flag(value, "once_per_node", e.once_per_node);
+    number(value, "traffic", e.traffic, 0.01, 100);
+    number(value, "imbalance", e.imbalance, 1, 1000);
+}
+
 UnfusedAttention unfused_from(const Json& value) {
     value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "softmax_multiple",
                      "without_softmax_kernel", "operations_without", "unaligned_products"});
@@ -143,12 +162,13 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 
 void read_costs(const Json& value, SoftwareCosts& c) {
     value.only_keys(
-        {"host", "stall", "messages", "overlap", "traffic", "attention", "unfused_attention", "straggling", "gemm"});
+        {"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention", "straggling", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);
     if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
     if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
+    if (value.has("experts")) read_experts(value.at("experts"), c.experts);
     if (value.has("attention")) read_attention(value.at("attention"), c);
     number(value, "straggling", c.straggling, 0, 1);
     steps_by_type(value, "gemm", 0.1, 10, c.gemm);
@@ -235,6 +255,7 @@ void read_abilities(const Json& value, Framework& f) {
     flag(value, "has_tensor_ranks", f.has_tensor_ranks);
     flag(value, "has_pipeline", f.has_pipeline);
     flag(value, "interleaves", f.interleaves);
+    flag(value, "routes_experts", f.routes_experts);
     flag(value, "fills_stages", f.fills_stages);
     if (value.has("precisions")) {
         f.precisions.clear();
@@ -333,6 +354,7 @@ void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
                            "has_pipeline",
                            "schedules",
                            "interleaves",
+                           "routes_experts",
                            "fills_stages",
                            "precisions",
                            "recompute",

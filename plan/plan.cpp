@@ -45,6 +45,8 @@ std::string describe_zero(const Parallelism& p) {
 std::string describe(const Parallelism& p) {
     std::string s = fmt::format("tp {}", p.tensor);
     if (p.context != 1) s += fmt::format(" cp {} {}", p.context, name_of(p.context_method));
+    if (p.expert != 1) s += fmt::format(" ep {}", p.expert);
+    if (p.expert_tensor != 1) s += fmt::format(" etp {}", p.expert_tensor);
     s += fmt::format(" pp {}", p.pipeline);
     if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
     s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, describe_zero(p), p.micro_batch_size,

@@ -76,6 +76,9 @@ struct Training {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     double weight_decay = 0.1;
+    // Tokens that the busiest rank's experts get, over the mean, where none are dropped; 0: as the framework's
+    // profile has it.
+    double expert_imbalance = 0;
     std::optional<AttentionKind> attention;
     std::optional<CrossEntropy> cross_entropy;
     std::optional<double> hidden_dropout, attention_dropout;
@@ -111,6 +114,8 @@ struct Parallelism {
 
     // Ranks that hold the same parameters: the size of Axis::replica.
     std::int64_t replicas() const { return context * data; }
+    // Those that hold the same experts: of Axis::expert_replica.
+    std::int64_t expert_replicas() const { return tensor * context * data / (expert * expert_tensor); }
     int effective_zero() const { return replicas() == 1 ? 0 : zero_stage; }
     // Of the residual stream on one rank, of a microbatch: a share of the tokens under sequence parallelism.
     std::int64_t rows(std::int64_t sequence_length) const {
@@ -141,7 +146,7 @@ struct Plan {
 std::int64_t boundary_elements(const ModelSpec& model, const Training& training, const Parallelism& parallelism);
 
 // One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full" (with "cp 2 ring" after tp where
-// there are several, and "zero 3/8" where 8 replicas share out), and its parts' names.
+// there are several, "ep 8 etp 2" of experts, and "zero 3/8" where 8 replicas share out), and its parts' names.
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);           // "none", "segment 4", ...
 std::string describe_zero(const Parallelism& parallelism);  // "1", "3/8"

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* plan_format = "foretrain.plan/1";
 constexpr std::int64_t largest = std::int64_t{1} << 40;
+constexpr double most_imbalance = 1000;
 
 using Kind = Recompute::Kind;
 
@@ -51,7 +52,8 @@ const std::vector<std::string> training_keys{"global_batch_size",
                                              "beta1",
                                              "beta2",
                                              "epsilon",
-                                             "weight_decay"};
+                                             "weight_decay",
+                                             "expert_imbalance"};
 const std::vector<std::string> parallelism_keys{"tensor",
                                                 "pipeline",
                                                 "virtual_pipeline",
@@ -163,6 +165,7 @@ Training training_from(const Json& value) {
     number("beta2", t.beta2, 0, 1 - 1e-12);
     number("epsilon", t.epsilon, 0, 1e6);
     number("weight_decay", t.weight_decay, 0, 1e6);
+    number("expert_imbalance", t.expert_imbalance, 1, most_imbalance);
     return t;
 }
 
@@ -365,6 +368,7 @@ Json plan_to_json(const Plan& plan) {
         .set("beta2", t.beta2)
         .set("epsilon", t.epsilon)
         .set("weight_decay", t.weight_decay);
+    if (t.expert_imbalance != 0) training.set("expert_imbalance", t.expert_imbalance);
     choices_to_json(t, training);
     Json out = Json::object();
     return out.set("format", plan_format)

@@ -133,6 +133,15 @@ void add_layout(const Json& stated, std::int64_t layers, bool fills_stages, Json
     }
 }
 
+// What the plan takes where a record says nothing of it; without tensor ranks there is nothing to assume.
+void assume_whole_experts(const Json& record, const Json& stated, RunRecord& out) {
+    const Json model = record.at("model");
+    if (!model.is_object() || !model.has("moe") || stated.has("expert_tensor")) return;
+    if (stated.has("tensor") && stated.at("tensor").integer(1, largest) > 1)
+        out.assumed.emplace_back(
+            "an expert's matrices are whole (expert_tensor 1), as Megatron-Bridge's recipes set it");
+}
+
 Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
     if (!record.has("parallelism")) return Json::object();
     const Json stated = record.at("parallelism");
@@ -146,6 +155,7 @@ Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
             out.assumed.emplace_back("one chunk a stage, though the schedule is an interleaved one");
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
+    assume_whole_experts(record, stated, out);
     if (const Json model = record.at("model"); model.has("layers"))
         add_layout(stated, model.at("layers").integer(1, largest), fills_stages, parallelism, out);
     return parallelism;

@@ -94,6 +94,26 @@ struct OverlapCosts {
     bool operator==(const OverlapCosts&) const = default;
 };
 
+// Of a layer with experts, besides what any layer costs.
+struct ExpertCosts {
+    // Operations that the host enqueues: some for the layer, and some for each expert of the rank.
+    struct Operations {
+        double layer = 0, each = 0;
+        double of(double experts) const { return layer + each * experts; }
+        bool operator==(const Operations&) const = default;
+    };
+    Operations forward_operations, backward_operations;
+    double host_takes = 1;   // times as long as other operations: CUDA graphs spare most of it
+    double gap_us = 0;       // for which the device stands still, of each of those operations
+    double stall_takes = 1;  // times what a layer's StallCosts and those gaps come to
+    // Per mille of the exchanges of tokens, for which compute waits, by devices that a node has; empty: all.
+    Steps exchange;
+    bool once_per_node = false;  // a token crosses to a node once, whatever number of its experts is there
+    double traffic = 1;          // on the time of router, permutations and activation
+    double imbalance = 1;        // Training::expert_imbalance where a plan has none
+    bool operator==(const ExpertCosts&) const = default;
+};
+
 // Factors on the time of memory-bound kernels, by what they do.
 struct TrafficFactors {
     double stream_forward = 1, stream_backward = 1;          // norms, residual sums, rotation
@@ -130,6 +150,7 @@ struct SoftwareCosts {
     MessageCosts messages;
     OverlapCosts overlap;
     TrafficFactors traffic;
+    ExpertCosts experts;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
     UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice

@@ -122,6 +122,8 @@ std::string short_plan(const Plan& plan) {
     };
     size("tp", p.tensor);
     if (p.context > 1) s += fmt::format("cp{}{} ", p.context, p.context_method == ContextMethod::ring ? "" : "a2a");
+    size("ep", p.expert);
+    size("etp", p.expert_tensor);
     size("pp", p.pipeline);
     size("v", p.virtual_pipeline);
     size("dp", p.data);

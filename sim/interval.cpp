@@ -75,6 +75,7 @@ private:
         at(Part::gemm) += t.recompute - attention - other;
         at(links(p.tensor)) += t.tensor_exposed;
         at(links(p.tensor * p.context)) += t.context_exposed;
+        at(links(p.expert * p.expert_tensor)) += t.expert_exposed;
         at(Part::software) += t.host_exposed + t.overhead;
     }
 

@@ -51,6 +51,7 @@ struct StageTime {
     Time optimizer;         // kernels of the optimizer step
     Time tensor_exposed;    // compute waits for tensor-parallel collectives
     Time context_exposed;   // ... for exchanges with the ranks that share a sequence
+    Time expert_exposed;    // ... for tokens on their way to experts and back
     Time data_exposed;      // ... for gradient reduction and parameter gathers
     Time host_exposed;      // ... for the host to enqueue
     Time overhead;          // ... for nothing else, whatever the framework does meanwhile

@@ -17,6 +17,9 @@ using Tensor = PassBuilder::Tensor;
 struct LayerSaved {
     std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
     std::int32_t raw_qk = -1, attended = -1, mlp_out = -1, scores = -1;
+    std::int32_t q_latent = -1, q_norm = -1, kv_latent = -1, kv_norm = -1;
+    std::int32_t logits = -1, scored = -1, chosen = -1, dispatched = -1, weighted = -1, shared_fc1 = -1,
+                 shared_act = -1;
     std::int32_t masks = -1, statistics = -1, second_output = -1;
 };
 
@@ -52,7 +55,8 @@ public:
         }
         for (const StageUnit& u : stage_.units) {
             b.cut(u.layer);
-            if (u.unit.tied_to < 0) step(b, u.unit);
+            const UnitKind kind = stage_.unit_shapes[static_cast<std::size_t>(u.shape)].kind;
+            if (u.unit.tied_to < 0) step(b, kind, u.unit);
         }
         return b.take();
     }
@@ -78,6 +82,7 @@ private:
         LayerTensors s;
         s.x = x;
         s.norm1 = make("norm1", &LayerSaved::norm1, t.stream_elements(), w);
+        if (c_.model.is_latent()) latents(t, s, make);
         s.qkv = make("qkv", &LayerSaved::qkv, t.qkv_elements(), w);
         if (c_.model.query_key_norm != QueryKeyNorm::none)
             s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
@@ -94,12 +99,44 @@ private:
         s.norm2 = s.norm1;
         if (c_.model.block != Block::parallel_shared_norm)
             s.norm2 = make("norm2", &LayerSaved::norm2, t.stream_elements(), w);
+        if (t.has_experts(layer)) {
+            experts(t, s, make);
+            return s;
+        }
         s.fc1 = make("fc1", &LayerSaved::fc1, t.fc1_elements(), w);
         s.act = make("act", &LayerSaved::act, t.act_elements(), w);
         if (!c_.model.post_norms) return s;
         s.attended = make("attended", &LayerSaved::attended, t.stream_elements(), w);
         s.mlp_out = make("mlp_out", &LayerSaved::mlp_out, t.stream_elements(), w);
         return s;
+    }
+
+    template <class Make>
+    void latents(const TransformerPasses& t, LayerTensors& s, Make&& make) {
+        const LatentAttention& a = c_.model.mla;
+        const DType w = c_.types.weight;
+        if (a.q_lora > 0) {
+            s.q_latent = make("q_latent", &LayerSaved::q_latent, t.latent_elements(a.q_lora), w);
+            s.q_norm = make("q_norm", &LayerSaved::q_norm, t.latent_elements(a.q_lora), w);
+        }
+        s.kv_latent = make("kv_latent", &LayerSaved::kv_latent, t.latent_elements(a.kv_lora + a.qk_rope), w);
+        s.kv_norm = make("kv_norm", &LayerSaved::kv_norm, t.latent_elements(a.kv_lora), w);
+    }
+
+    template <class Make>
+    void experts(const TransformerPasses& t, LayerTensors& s, Make&& make) {
+        const DType w = c_.types.weight;
+        const std::int64_t gates = c_.model.gated_mlp ? 2 : 1;
+        s.logits = make("router_logits", &LayerSaved::logits, t.routed_elements(), DType::fp32);
+        s.scored = make("router_scores", &LayerSaved::scored, t.routed_elements(), DType::fp32);
+        s.chosen = make("router_chosen", &LayerSaved::chosen, t.routed_elements(), DType::fp32);
+        s.dispatched = make("dispatched", &LayerSaved::dispatched, t.dispatched_elements(), w);
+        s.fc1 = make("experts_fc1", &LayerSaved::fc1, gates * t.expert_act_elements(), w);
+        s.act = make("experts_act", &LayerSaved::act, t.expert_act_elements(), w);
+        if (!c_.model.gated_mlp) s.weighted = make("weighted", &LayerSaved::weighted, t.expert_act_elements(), w);
+        if (c_.model.moe.shared_ffn == 0) return;
+        s.shared_fc1 = make("shared_fc1", &LayerSaved::shared_fc1, gates * t.shared_act_elements(), w);
+        s.shared_act = make("shared_act", &LayerSaved::shared_act, t.shared_act_elements(), w);
     }
 
     LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
@@ -185,7 +222,7 @@ private:
                 t.hold_kept(s);
                 x = out;
             }
-            b.end_layers(begun, {c_.added.launch_forward * segment.count, c_.added.stall_forward * segment.count});
+            b.end_layers(begun, added_forward(t, segment));
         }
         b.cut(-1);
         if (last()) {
@@ -229,7 +266,7 @@ private:
                 t.hold_kept(s);
                 dx = next;
             }
-            b.end_layers(begun, added_backward(*segment));
+            b.end_layers(begun, added_backward(t, *segment));
         }
         b.cut(-1);
         if (first()) {
@@ -242,11 +279,27 @@ private:
         return b.take();
     }
 
-    PassBuilder::Added added_backward(const Segment& segment) const {
+    static std::int64_t expert_layers(const TransformerPasses& t, const Segment& segment) {
+        std::int64_t n = 0;
+        for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) n += t.has_experts(layer) ? 1 : 0;
+        return n;
+    }
+
+    PassBuilder::Added added_forward(const TransformerPasses& t, const Segment& segment) const {
         const AddedCosts& a = c_.added;
-        PassBuilder::Added out{a.launch_backward, a.stall_backward};
-        if (segment.recomputed) out.host += a.launch_forward + a.launch_again, out.stall += a.stall_forward;
-        return {out.host * segment.count, out.stall * segment.count};
+        const std::int64_t routed = expert_layers(t, segment), dense = segment.count - routed;
+        return {a.launch_forward * segment.count + a.expert_launch_forward * routed,
+                a.stall_forward * dense + a.expert_stall_forward * routed};
+    }
+
+    PassBuilder::Added added_backward(const TransformerPasses& t, const Segment& segment) const {
+        const AddedCosts& a = c_.added;
+        const std::int64_t routed = expert_layers(t, segment), dense = segment.count - routed;
+        PassBuilder::Added out{a.launch_backward * segment.count + a.expert_launch_backward * routed,
+                               a.stall_backward * dense + a.expert_stall_backward * routed};
+        if (!segment.recomputed) return out;
+        const PassBuilder::Added again = added_forward(t, segment);
+        return {out.host + again.host + a.launch_again * segment.count, out.stall + again.stall};
     }
 
     // What the backward pass of a segment reads: kept, or computed again from the segment's input.
@@ -287,8 +340,8 @@ private:
         b.emit(i);
     }
 
-    void step(PassBuilder& b, const Unit& unit) {
-        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards() : unit.elements;
+    void step(PassBuilder& b, UnitKind kind, const Unit& unit) {
+        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards(kind) : unit.elements;
         const Training& o = c_.training;
         const AdamwArgs args{.elements = n,
                              .learning_rate = o.learning_rate,
@@ -305,8 +358,8 @@ private:
         if (c_.types.master) operands.push_back(b.fixed(unit.master));
         const std::int32_t stepped = b.kernel(args, operands);
         clear(b, unit);
-        if (c_.zero != 1 && c_.zero != 2) return;
-        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
+        if ((c_.zero != 1 && c_.zero != 2) || c_.shards(kind) == 1) return;
+        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(kind), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
         i.share = c_.added.parameter_share;
         i.add_wait({stepped, Stream::compute});
@@ -348,6 +401,8 @@ StageContext make_context(const Plan& plan) {
     c.memory = memory_terms(plan, framework);
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = plan.parallelism.effective_zero();
+    const double stated = plan.training.expert_imbalance;
+    c.expert_imbalance = stated > 0 ? stated : framework.costs.experts.imbalance;
     return c;
 }
 
@@ -363,8 +418,8 @@ Bytes saved_bytes(const Stage& stage, const Repeat& r) {
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth) {
     Stage stage;
     stage.shape = shape;
-    stage.layout = stage_layout(context.parallelism.recompute, shape.layers,
-                                window_alternation(context.model, context.training.sequence_length), depth);
+    const LayerPattern pattern = layer_pattern(context.model, context.training.sequence_length);
+    stage.layout = stage_layout(context.parallelism.recompute, {shape.layers, pattern, shape.first_layer}, depth);
     build_stage_state(context, stage);
     StageBuilder(context, stage).build_passes();
     return stage;
@@ -397,6 +452,7 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         auto stage = std::make_shared<Stage>();
         stage->shape = shape;
         stage->layout.layers = 1;
+        stage->layout.like.assign(1, shape.first_layer);
         build_stage_state(context, *stage);
         stage->bodies.resize(bodies_of_chunk);
         return stage;

@@ -106,8 +106,8 @@ TEST(Framework, WhatIsMeantByNameOnlyIsNotTheNewest) {
     const Framework& bridge = framework_named("megatron-lm@2025-bridge");
     EXPECT_TRUE(bridge.by_name_only);
     EXPECT_TRUE(bridge.default_overlap.tensor);
-    EXPECT_EQ(state_types(DType::bf16, bridge.half_gradient).gradient, DType::bf16);
-    EXPECT_EQ(state_types(DType::fp32, bridge.half_gradient).gradient, DType::fp32);
+    EXPECT_EQ(state_types({.precision = DType::bf16}, bridge.half_gradient).gradient, DType::bf16);
+    EXPECT_EQ(state_types({.precision = DType::fp32}, bridge.half_gradient).gradient, DType::fp32);
 }
 
 // A figure without a source is refused, and so is what is out of range or unknown.

@@ -138,6 +138,25 @@ TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
     EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
 }
 
+TEST(PlanFile, ExpertsAreSharedOut) {
+    const Plan p = plan(file(R"(, "expert_imbalance": 1.25)", R"("tensor": 2, "expert": 4, "expert_tensor": 2)"));
+    EXPECT_EQ(p.parallelism.expert, 4);
+    EXPECT_EQ(p.parallelism.expert_tensor, 2);
+    EXPECT_EQ(p.training.expert_imbalance, 1.25);
+    EXPECT_EQ(p.grid().size(Axis::expert), 4);
+    EXPECT_EQ(p.grid().size(Axis::expert_tensor), 2);
+    EXPECT_NE(describe(p.parallelism).find("tp 2 ep 4 etp 2 pp 1"), std::string::npos) << describe(p.parallelism);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    const Plan none = plan(file("", ""));
+    EXPECT_EQ(none.parallelism.expert, 1);
+    EXPECT_EQ(none.parallelism.expert_tensor, 1);
+    EXPECT_EQ(none.training.expert_imbalance, 0) << "the profile's";
+    EXPECT_EQ(describe(none.parallelism).find(" ep"), std::string::npos);
+    EXPECT_EQ(refused_field(file("", R"("expert": 0)")), "parallelism.expert");
+    EXPECT_EQ(refused_field(file("", R"("expert_tensor": 1.5)")), "parallelism.expert_tensor");
+    EXPECT_EQ(refused_field(file(R"(, "expert_imbalance": 0.5)", "")), "training.expert_imbalance");
+}
+
 TEST(PlanFile, MessagesMayHoldUpComputing) {
     const Plan all = plan(file("", "")), held = plan(file("", R"("overlap": {"pipeline": false})"));
     EXPECT_FALSE(held.parallelism.overlap.pipeline);
@@ -204,7 +223,6 @@ TEST(PlanFile, WhatAProfileLeavesOpenMayBeSaid) {
 }
 
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("expert": 0)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");

@@ -105,6 +105,25 @@ TEST(RunRecord, LayersThatDoNotDivideFillStagesWhereTheFrameworkDoesSo) {
     EXPECT_TRUE(record(p).plan->parallelism.stage_layers.empty()) << "who wants to be told is refused by check";
 }
 
+TEST(RunRecord, ExpertsReachThePlan) {
+    Parts p;
+    p.model += R"(, "gated_mlp": true, "ffn_hidden_size": null, "moe": {"experts": 8, "topk": 2, "moe_ffn": 256})";
+    p.framework = R"("framework": "megatron-lm@2024")";
+    p.parallelism = R"("expert": 4, "zero_stage": 1)";
+    const RunRecord r = record(p);
+    ASSERT_TRUE(r.plan.has_value()) << r.why;
+    EXPECT_EQ(r.plan->model.moe.experts, 8);
+    EXPECT_EQ(r.plan->parallelism.expert, 4);
+    EXPECT_TRUE(r.assumed.empty()) << "of one tensor rank there is nothing to assume";
+    p.parallelism = R"("tensor": 2, "expert": 4, "zero_stage": 1)";
+    EXPECT_EQ(record(p).plan->parallelism.expert_tensor, 1);
+    ASSERT_EQ(record(p).assumed.size(), 1u);
+    EXPECT_NE(record(p).assumed[0].find("expert_tensor 1"), std::string::npos);
+    p.parallelism += R"(, "expert_tensor": 2)";
+    EXPECT_EQ(record(p).plan->parallelism.expert_tensor, 2);
+    EXPECT_TRUE(record(p).assumed.empty());
+}
+
 TEST(RunRecord, OverlapAndShardsReachThePlan) {
     Parts p;
     p.framework = R"("framework": "fsdp", "framework_detail": "torchtitan, FSDP2")";
@@ -126,7 +145,6 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"precision fp8", {.training = R"("global_batch_size": 32, "sequence_length": 2048, "precision": "fp8")"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
