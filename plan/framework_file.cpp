@@ -161,8 +161,8 @@ void read_attention(const Json& value, SoftwareCosts& c) {
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys(
-        {"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention", "straggling", "gemm"});
+    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention",
+                     "straggling", "gemm"});
     if (value.has("host")) read_host(value.at("host"), c.host);
     if (value.has("stall")) read_stall(value.at("stall"), c.stall);
     if (value.has("messages")) read_messages(value.at("messages"), c.messages);

@@ -365,6 +365,7 @@ Json software_of(MegatronReader& args, bool own_layers) {
             refuse("--moe-token-dispatcher-type", dispatcher, "allgather or alltoall");
         for (const char* name : {"moe-router-dtype", "moe-permute-fusion"}) static_cast<void>(args.find(name));
         s.set("gathers_tokens", dispatcher == "allgather").set("grouped_products", args.flag("moe-grouped-gemm"));
+        s.set("expert_overlap", args.flag("overlap-moe-expert-parallel-comm"));
     }
     const std::int64_t limit = args.integer("wgrad-deferral-limit", 0);
     if (args.flag("defer-embedding-wgrad-compute")) s.set("deferred_head", limit);
