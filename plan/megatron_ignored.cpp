@@ -152,7 +152,6 @@ constexpr std::array beyond{Beyond{"perform-rl-step", nullptr, "reinforcement le
                             Beyond{"optimizer", "sgd", "SGD"},
                             Beyond{"cuda-graph-impl", nullptr, "CUDA graphs"},
                             Beyond{"mtp-num-layers", nullptr, "multi-token prediction"},
-                            Beyond{"fp8-format", nullptr, "fp8"},
                             Beyond{"fp4-format", nullptr, "fp4"},
                             Beyond{"cpu-offloading", nullptr, "activation offload"},
                             Beyond{"optimizer-cpu-offload", nullptr, "optimizer offload"}};

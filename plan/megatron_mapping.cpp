@@ -311,7 +311,10 @@ MegatronLayout read_layout(MegatronReader& args, const MegatronSetting& setting,
         p.set("zero_stage", 0);
     if (args.flag("use-megatron-fsdp")) set_fsdp(args, p);
     p.set("recompute", recompute_of(args));
-    p.set("overlap", Json::object().set("gradient_reduce", args.flag("overlap-grad-reduce")));
+    static_cast<void>(args.find("tp-comm-overlap-cfg"));
+    p.set("overlap", Json::object()
+                         .set("gradient_reduce", args.flag("overlap-grad-reduce"))
+                         .set("tensor", args.flag("tp-comm-overlap") && sequence && tensor > 1));
     if (args.flag("use-tp-pp-dp-mapping") && pipeline > 1)
         assumed.emplace_back("ranks in the usual order: --use-tp-pp-dp-mapping is not followed");
     out.parallelism = std::move(p);
@@ -332,6 +335,16 @@ Json attention_of(MegatronReader& args, bool own_layers) {
     return {};
 }
 
+// One word also where only products are in fewer bits.
+std::string precision_of(MegatronReader& args, std::vector<std::string>& assumed) {
+    const std::string recipe = args.text("fp8-recipe", "delayed"), format = args.text("fp8-format");
+    bool some = args.text("num-layers-at-start-in-bf16", "0") != "0";
+    some |= args.text("num-layers-at-end-in-bf16", "0") != "0";
+    if (args.flag("first-last-layers-bf16") && some) assumed.emplace_back("fp8 in all layers, the first and last too");
+    if (!format.empty()) return recipe == "mxfp8" ? "mxfp8" : "fp8";
+    return args.flag("bf16") ? "bf16" : args.flag("fp16") ? "fp16" : "fp32";
+}
+
 Json cross_entropy_of(MegatronReader& args) {
     const bool fused = args.flag("cross-entropy-loss-fusion");
     const std::string by = args.text("cross-entropy-fusion-impl", "native");
@@ -344,15 +357,15 @@ Json software_of(MegatronReader& args, bool own_layers) {
     s.set("deterministic", args.flag("deterministic-mode"))
         .set("own_layers", own_layers)
         .set("attention_mask", !args.flag("no-create-attention-mask-in-dataloader"))
-        .set("userbuffers", args.flag("tp-comm-overlap") && !own_layers)
+        .set("quantised_parameters", args.flag("fp8-param-gather"))
         .set("fused_softmax", !(args.flag("no-masked-softmax-fusion") && own_layers));
-    static_cast<void>(args.find("tp-comm-overlap-cfg"));
     if (args.flag("num-experts")) {
         const std::string dispatcher = args.text("moe-token-dispatcher-type", "allgather");
         if (dispatcher != "allgather" && dispatcher != "alltoall")
             refuse("--moe-token-dispatcher-type", dispatcher, "allgather or alltoall");
         for (const char* name : {"moe-router-dtype", "moe-permute-fusion"}) static_cast<void>(args.find(name));
         s.set("gathers_tokens", dispatcher == "allgather").set("grouped_products", args.flag("moe-grouped-gemm"));
+        s.set("expert_overlap", args.flag("overlap-moe-expert-parallel-comm"));
     }
     const std::int64_t limit = args.integer("wgrad-deferral-limit", 0);
     if (args.flag("defer-embedding-wgrad-compute")) s.set("deferred_head", limit);
@@ -377,7 +390,6 @@ std::int64_t batch_of(MegatronReader& args, const MegatronLayout& layout) {
 }  // namespace
 
 Json megatron_training(MegatronReader& args, const MegatronLayout& layout, std::vector<std::string>& assumed) {
-    static_cast<void>(assumed);
     const bool bf16 = args.flag("bf16"), fp16 = args.flag("fp16"), reduce_in_bf16 = args.flag("grad-reduce-in-bf16");
     const bool collects_in_fp32 = args.flag("accumulate-allreduce-grads-in-fp32");
     const std::string layers = args.text("transformer-impl", "transformer_engine");
@@ -385,9 +397,7 @@ Json megatron_training(MegatronReader& args, const MegatronLayout& layout, std::
     Json t = Json::object();
     t.set("global_batch_size", batch_of(args, layout))
         .set("sequence_length", args.needed("seq-length"))
-        .set("precision", bf16   ? "bf16"
-                          : fp16 ? "fp16"
-                                 : "fp32")
+        .set("precision", precision_of(args, assumed))
         .set("attention", attention_of(args, own_layers))
         .set("cross_entropy", cross_entropy_of(args))
         .set("dropout", Json::object()

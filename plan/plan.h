@@ -60,6 +60,7 @@ struct SoftwareChoices {
     bool quantised_parameters = false;   // weights are gathered as products take them: no copies beside them
     bool fused_softmax = true;           // scale, mask and softmax of unfused attention in one kernel
     bool gathers_tokens = false;         // of experts: all tokens go to all of their ranks, in a buffer that stays
+    bool expert_overlap = false;         // of experts: exchanges run beside another microbatch's products
     bool grouped_products = false;       // of experts: in one kernel, with workspaces of its own
     std::int64_t deferred_head = 0;      // microbatches that the head's weight gradient lags behind
     bool operator==(const SoftwareChoices&) const = default;

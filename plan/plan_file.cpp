@@ -80,8 +80,9 @@ const std::vector<std::string> parallelism_keys{"tensor",
                                                 "embedding_and_head_as_layers",
                                                 "offload",
                                                 "overlap"};
-const std::vector<std::string> software_keys{"deterministic", "own_layers",    "attention_mask", "quantised_parameters",
-                                             "fused_softmax", "deferred_head", "gathers_tokens", "grouped_products"};
+const std::vector<std::string> software_keys{"deterministic",        "own_layers",     "attention_mask",
+                                             "quantised_parameters", "fused_softmax",  "deferred_head",
+                                             "gathers_tokens",       "expert_overlap", "grouped_products"};
 const std::vector<std::string> attention_names{"unfused", "flash1", "flash2", "flash3", "cudnn"};
 const std::vector<std::string> cross_entropy_names{"fp32-copy", "native", "fused"};
 const std::vector<std::string> overlap_keys{"gradient_reduce", "parameter_gather", "tensor", "pipeline"};
@@ -128,6 +129,7 @@ SoftwareChoices software_from(const Json& value) {
     s.attention_mask = choice(value, "attention_mask");
     s.quantised_parameters = choice(value, "quantised_parameters").value_or(false);
     s.gathers_tokens = choice(value, "gathers_tokens").value_or(false);
+    s.expert_overlap = choice(value, "expert_overlap").value_or(false);
     s.grouped_products = choice(value, "grouped_products").value_or(false);
     s.fused_softmax = choice(value, "fused_softmax").value_or(true);
     if (stated(value, "deferred_head")) s.deferred_head = value.at("deferred_head").integer(0, largest);
@@ -342,6 +344,7 @@ Json software_to_json(const SoftwareChoices& s) {
     if (s.attention_mask) out.set("attention_mask", *s.attention_mask);
     if (s.quantised_parameters) out.set("quantised_parameters", true);
     if (s.gathers_tokens) out.set("gathers_tokens", true);
+    if (s.expert_overlap) out.set("expert_overlap", true);
     if (s.grouped_products) out.set("grouped_products", true);
     if (!s.fused_softmax) out.set("fused_softmax", false);
     if (s.deferred_head > 0) out.set("deferred_head", s.deferred_head);

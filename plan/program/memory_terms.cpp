@@ -32,10 +32,22 @@ std::int64_t logit_bytes(const Plan& plan, const Framework& f) {
     return plan.training.cross_entropy == CrossEntropy::fused ? 0 : m.logit_bytes;
 }
 
-// Elements of a rank's weights of a layer, each shape once.
-std::int64_t shapes_of(const ModelSpec& m, std::int64_t tensor) {
+// Elements of a rank's weights of attention and MLP, each shape once.
+std::int64_t attention_shapes(const ModelSpec& m, std::int64_t tensor) {
     const std::int64_t h = m.hidden_size;
-    return (h * m.qkv_size() + m.query_size() * h + h * m.fc1_size() + h * m.ffn_hidden_size) / tensor;
+    if (!m.is_latent()) return (h * m.qkv_size() + m.query_size() * h) / tensor;
+    const LatentAttention& a = m.mla;
+    const std::int64_t heads = m.attention_heads / tensor, queries = heads * a.qk_size();
+    const std::int64_t query = a.q_lora > 0 ? a.q_lora * (h + queries) : h * queries;
+    return query + h * (a.kv_lora + a.qk_rope) + a.kv_lora * heads * (a.qk_nope + a.v_dim) + heads * a.v_dim * h;
+}
+
+std::int64_t shapes_of(const ModelSpec& m, const Parallelism& p) {
+    const std::int64_t projections = m.hidden_size * (m.gated_mlp ? 3 : 2);
+    std::int64_t mlp = 0;
+    if (!m.has_experts() || m.moe.first_dense_layers > 0 || m.moe.every > 1) mlp += m.ffn_hidden_size / p.tensor;
+    if (m.has_experts()) mlp += m.moe.ffn_hidden_size / p.expert_tensor + m.moe.shared_ffn / p.tensor;
+    return attention_shapes(m, p.tensor) + projections * mlp;
 }
 
 double workspaces_mib(const Plan& plan, const MemoryCosts& m) {
@@ -47,7 +59,8 @@ double workspaces_mib(const Plan& plan, const MemoryCosts& m) {
     const std::int64_t kinds =
         1 + (plan.parallelism.overlap.tensor && plan.parallelism.tensor > 1 ? m.overlap_workspaces : 0) +
         (grouped ? m.grouped_workspaces : 0);
-    return handle * static_cast<double>(m.library_handles) + figure_at(m.layer_mib, tera) * static_cast<double>(kinds);
+    const std::int64_t handles = m.library_handles + (s.expert_overlap ? 2 : 0);  // of the streams that take turns
+    return handle * static_cast<double>(handles) + figure_at(m.layer_mib, tera) * static_cast<double>(kinds);
 }
 
 }  // namespace
@@ -96,7 +109,7 @@ Bytes libraries_of(const Plan& plan, const Framework& f) {
     const std::int64_t message = boundary_elements(plan.model, t, p) * size_of(t.precision);
     if (p.pipeline > 1) bytes += static_cast<double>(m.messages * message);
     if (m.gradient_shapes && t.fused_gradient_accumulation != false && !t.software.own_layers && sixteen_bits(plan))
-        bytes += static_cast<double>(half * shapes_of(plan.model, p.tensor));
+        bytes += static_cast<double>(half * shapes_of(plan.model, p));
     const std::int64_t ranks = p.expert * p.expert_tensor;
     if (t.software.gathers_tokens && plan.model.has_experts() && ranks > 1)
         bytes += static_cast<double>(message * ranks);
