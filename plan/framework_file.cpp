@@ -7,79 +7,92 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "hardware/fields.h"
+#include "plan/framework_fields.h"
 
 namespace foretrain {
 
 namespace {
 
 constexpr const char* framework_format = "foretrain.framework/1";
-constexpr double most_us = 1e9;
+
+const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
+const std::vector<std::string> recompute_names{"none", "selective", "full", "block", "segment", "every"};
+const std::vector<std::string> context_method_names{"ring", "all-to-all"};
+const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16"};
 
 // Element i of an enum whose values these are the names of.
 template <class Enum>
-void list_of(const Json& value, const char* key, const std::vector<std::string>& names, std::vector<Enum>& out) {
-    if (!value.has(key)) return;
+void list_of(FieldReader& in, const char* key, const std::vector<std::string>& names, std::vector<Enum>& out) {
+    const Json value = in.take(key);
+    if (value.is_null()) return;
     out.clear();
-    for (const Json& item : value.at(key).items()) out.push_back(static_cast<Enum>(item.one_of(names)));
+    for (const Json& item : value.items()) out.push_back(static_cast<Enum>(item.one_of(names)));
 }
 
-void flag(const Json& value, const char* key, bool& out) {
-    if (value.has(key)) out = value.at(key).boolean();
+template <class Enum>
+Json list_of(const std::vector<Enum>& values, const std::vector<std::string>& names) {
+    Json out = Json::array();
+    for (const Enum v : values) out.push(Json(names[static_cast<std::size_t>(v)]));
+    return out;
 }
 
-void number(const Json& value, const char* key, double& out, double least, double most) {
-    if (value.has(key)) out = value.at(key).number(least, most);
+void stages_of(FieldReader& in, const char* key, int least, std::vector<int>& out) {
+    const Json value = in.take(key);
+    if (value.is_null()) return;
+    out.clear();
+    for (const Json& z : value.items()) out.push_back(static_cast<int>(z.integer(least, 3)));
 }
 
-void integer(const Json& value, const char* key, std::int64_t& out, std::int64_t least, std::int64_t most) {
-    if (value.has(key)) out = value.at(key).integer(least, most);
+Json stages_of(const std::vector<int>& stages) {
+    Json out = Json::array();
+    for (const int z : stages) out.push(Json(z));
+    return out;
 }
 
-void steps(const Json& value, const char* key, const char* what, Steps& out) {
-    if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
+void read_abilities(FieldReader& in, const Json& value, Framework& f) {
+    stages_of(in, "zero_stages", 0, f.zero_stages);
+    stages_of(in, "zero_stages_in_part", 1, f.zero_stages_in_part);
+    list_of(in, "schedules", schedule_names, f.schedules);
+    list_of(in, "recompute", recompute_names, f.recompute);
+    list_of(in, "context_methods", context_method_names, f.context_methods);
+    if (const Json precisions = in.take("precisions"); !precisions.is_null()) {
+        f.precisions.clear();
+        for (const Json& p : precisions.items())
+            f.precisions.push_back(*dtype_from_name(precision_names[p.one_of(precision_names)]));
+    }
+    if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
+    visit(in, f);
 }
 
-void read_host(const Json& value, HostCosts& h) {
-    value.only_keys({"forward_operations", "backward_operations", "operation_us", "collective_us", "recompute_us",
-                     "waits_for_messages"});
-    integer(value, "forward_operations", h.forward_operations, 0, 100000);
-    integer(value, "backward_operations", h.backward_operations, 0, 100000);
-    steps(value, "operation_us", "TFLOP/s", h.operation_us);
-    steps(value, "collective_us", "ranks", h.collective_us);
-    number(value, "recompute_us", h.recompute_us, 0, most_us);
-    flag(value, "waits_for_messages", h.waits_for_messages);
+Json abilities_of(Framework f) {
+    Json out = Json::object(), precisions = Json::array();
+    for (const DType t : f.precisions) precisions.push(Json(name_of(t)));
+    out.set("zero_stages", stages_of(f.zero_stages))
+        .set("zero_stages_in_part", stages_of(f.zero_stages_in_part))
+        .set("schedules", list_of(f.schedules, schedule_names))
+        .set("recompute", list_of(f.recompute, recompute_names))
+        .set("context_methods", list_of(f.context_methods, context_method_names))
+        .set("precisions", std::move(precisions));
+    FieldWriter w(out);
+    visit(w, f);
+    return out;
 }
 
-void read_stall(const Json& value, StallCosts& s) {
-    value.only_keys({"forward_us", "backward_us", "step_us"});
-    number(value, "forward_us", s.forward_us, 0, most_us);
-    number(value, "backward_us", s.backward_us, 0, most_us);
-    number(value, "step_us", s.step_us, 0, most_us);
+template <class Costs>
+void read_group(FieldReader& costs, const char* key, Costs& out) {
+    const Json value = costs.take(key);
+    if (value.is_null()) return;
+    FieldReader in(value);
+    visit(in, out);
+    in.finish();
 }
 
-void read_messages(const Json& value, MessageCosts& m) {
-    value.only_keys({"each_us", "interleaved"});
-    number(value, "each_us", m.each_us, 0, most_us);
-    integer(value, "interleaved", m.interleaved, 0, 1000);
-}
-
-void read_overlap(const Json& value, OverlapCosts& o) {
-    value.only_keys({"tensor_forward", "tensor_backward", "data_inside", "data_across", "data_takes"});
-    integer(value, "tensor_forward", o.tensor_forward, 0, 1000);
-    integer(value, "tensor_backward", o.tensor_backward, 0, 1000);
-    integer(value, "data_inside", o.data_inside, 0, 1000);
-    integer(value, "data_across", o.data_across, 0, 1000);
-    integer(value, "data_takes", o.data_takes, 1000, 30000);
-}
-
-void read_traffic(const Json& value, TrafficFactors& t) {
-    value.only_keys({"stream_forward", "stream_backward", "activation_forward", "activation_backward", "loss"});
-    number(value, "stream_forward", t.stream_forward, 0.1, 100);
-    number(value, "stream_backward", t.stream_backward, 0.1, 100);
-    number(value, "activation_forward", t.activation_forward, 0.1, 100);
-    number(value, "activation_backward", t.activation_backward, 0.1, 100);
-    number(value, "loss", t.loss, 0.1, 100);
+template <class Costs>
+Json group_of(Costs costs) {
+    Json out = Json::object();
+    FieldWriter w(out);
+    visit(w, costs);
+    return out;
 }
 
 // Unfused, or factors on what was measured, never both.
@@ -87,67 +100,38 @@ void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"});
-        c.unfused = {value.at("product_efficiency").number(0.01, 1), value.at("forward_bytes").number(0, 1000),
-                     value.at("backward_bytes").number(0, 1000), value.at("score_bytes").integer(0, 64)};
+        FieldReader in(value);
+        for (const char* key : {"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"})
+            in.require(key);
+        visit(in, c.unfused);
+        in.finish();
         return;
     }
     for (const Json& item : value.items()) {
-        item.only_keys({"measured", "forward", "backward"});
-        c.attention.push_back(
-            {item.at("measured").string(), item.at("forward").number(0.1, 100), item.at("backward").number(0.1, 100)});
+        FieldReader in(item);
+        for (const char* key : {"measured", "forward", "backward"}) in.require(key);
+        visit(in, c.attention.emplace_back());
+        in.finish();
     }
+}
+
+Json attention_of(const SoftwareCosts& c) {
+    if (c.unfused.product_efficiency > 0) return group_of(c.unfused);
+    Json out = Json::array();
+    for (const AttentionFactor& factor : c.attention) out.push(group_of(factor));
+    return out;
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "attention", "gemm"});
-    if (value.has("host")) read_host(value.at("host"), c.host);
-    if (value.has("stall")) read_stall(value.at("stall"), c.stall);
-    if (value.has("messages")) read_messages(value.at("messages"), c.messages);
-    if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
-    if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
-    if (value.has("attention")) read_attention(value.at("attention"), c);
-    if (value.has("gemm")) c.gemm = by_count(value.at("gemm"), "TFLOP/s", 0.1, 10);
-}
-
-void read_abilities(const Json& value, Framework& f) {
-    flag(value, "runnable", f.runnable);
-    if (value.has("zero_stages")) {
-        f.zero_stages.clear();
-        for (const Json& z : value.at("zero_stages").items())
-            f.zero_stages.push_back(static_cast<int>(z.integer(0, 3)));
-    }
-    if (value.has("zero_stages_in_part")) {
-        f.zero_stages_in_part.clear();
-        for (const Json& z : value.at("zero_stages_in_part").items())
-            f.zero_stages_in_part.push_back(static_cast<int>(z.integer(1, 3)));
-    }
-    list_of(value, "schedules", {"gpipe", "1f1b"}, f.schedules);
-    flag(value, "has_tensor_ranks", f.has_tensor_ranks);
-    flag(value, "has_pipeline", f.has_pipeline);
-    flag(value, "interleaves", f.interleaves);
-    if (value.has("precisions")) {
-        f.precisions.clear();
-        const std::vector<std::string> names{"fp32", "fp64", "bf16", "fp16"};
-        for (const Json& p : value.at("precisions").items())
-            f.precisions.push_back(*dtype_from_name(names[p.one_of(names)]));
-    }
-    list_of(value, "recompute", {"none", "selective", "full", "block", "segment", "every"}, f.recompute);
-    list_of(value, "context_methods", {"ring", "all-to-all"}, f.context_methods);
-    flag(value, "default_sequence_parallel", f.default_sequence_parallel);
-    if (value.has("default_zero_stage"))
-        f.default_zero_stage = static_cast<int>(value.at("default_zero_stage").integer(0, 3));
-    flag(value, "default_gradient_overlap", f.default_overlap.gradient_reduce);
-    flag(value, "default_parameter_overlap", f.default_overlap.parameter_gather);
-    integer(value, "vocab_multiple", f.vocab_multiple, 1, 1 << 20);
-    flag(value, "loss_fp32_copy", f.loss_fp32_copy);
-    flag(value, "recompute_stops_early", f.recompute_stops_early);
-    integer(value, "reserved_bytes", f.reserved.value, 0, std::int64_t{1} << 40);
-    flag(value, "builds_on_host", f.builds_on_host);
-    flag(value, "checkpoints_beside", f.checkpoints_beside);
-    if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
-    number(value, "step_spread", f.step_spread, 0, widest_spread);
-    flag(value, "step_spread_assumed", f.step_spread_assumed);
+    FieldReader in(value);
+    read_group(in, "host", c.host);
+    read_group(in, "stall", c.stall);
+    read_group(in, "messages", c.messages);
+    read_group(in, "overlap", c.overlap);
+    read_group(in, "traffic", c.traffic);
+    if (const Json attention = in.take("attention"); !attention.is_null()) read_attention(attention, c);
+    in("gemm", c.gemm, 0.1, 10.0);
+    in.finish();
 }
 
 // Those that need no source: what is no figure, and what the source of another figure says.
@@ -157,11 +141,8 @@ bool needs_source(const std::string& key) {
     return true;
 }
 
-std::string text_of(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
-
 // "2022-05", which sorts as texts do.
-std::string month_of(const Json& value, const char* key) {
-    const std::string month = text_of(value, key);
+void check_month(const Json& value, const char* key, const std::string& month) {
     const auto digits = [&](std::size_t from, std::size_t n) {
         return std::all_of(month.begin() + static_cast<std::ptrdiff_t>(from),
                            month.begin() + static_cast<std::ptrdiff_t>(from + n),
@@ -169,88 +150,151 @@ std::string month_of(const Json& value, const char* key) {
     };
     if (!month.empty() && (month.size() != 7 || month[4] != '-' || !digits(0, 4) || !digits(5, 2)))
         value.at(key).fail(value.at(key).found(), "a month, as in 2022-05");
-    return month;
 }
 
 VersionRuns runs_from(const Json& value) {
-    value.only_keys({"from_month", "until_month", "from_release", "until_release", "details", "compiled"});
-    VersionRuns runs{.from_month = month_of(value, "from_month"),
-                     .until_month = month_of(value, "until_month"),
-                     .from_release = text_of(value, "from_release"),
-                     .until_release = text_of(value, "until_release"),
-                     .details = {}};
-    if (value.has("details"))
-        for (const Json& word : value.at("details").items()) runs.details.push_back(word.string());
-    flag(value, "compiled", runs.compiled);
+    VersionRuns runs;
+    FieldReader in(value);
+    visit(in, runs);
+    if (const Json details = in.take("details"); !details.is_null())
+        for (const Json& word : details.items()) runs.details.push_back(word.string());
+    in.finish();
+    check_month(value, "from_month", runs.from_month);
+    check_month(value, "until_month", runs.until_month);
     return runs;
 }
 
-void read_sources(const Json& version, Framework& f) {
-    if (version.has("sources")) {
-        const Json sources = version.at("sources");
-        for (const std::string& key : sources.keys()) f.sources[key] = sources.at(key).string();
-    }
+Json runs_of(VersionRuns runs) {
+    Json out = Json::object(), details = Json::array();
+    FieldWriter w(out);
+    visit(w, runs);
+    for (const std::string& word : runs.details) details.push(Json(word));
+    return out.set("details", std::move(details));
+}
+
+// Each figure has a source, in its version or in that which it is like; else `otherwise`, unless empty.
+void read_sources(const Json& version, const std::string& otherwise, Framework& f) {
+    const Json stated = version.get("sources");
+    if (!stated.is_null())
+        for (const std::string& key : stated.keys()) f.sources[key] = stated.at(key).string();
+    const auto check_source = [&](const Json& group, const std::string& key) {
+        if (!otherwise.empty() && !stated.has(key)) f.sources[key] = otherwise;
+        if (f.sources.count(key) == 0) group.at(key).fail("no source", "one in \"sources\" for each figure");
+    };
     for (const std::string& key : version.keys())
-        if (needs_source(key) && f.sources.count(key) == 0)
-            version.at(key).fail("no source", "one in \"sources\" for each figure");
+        if (needs_source(key)) check_source(version, key);
     if (!version.has("costs")) return;
-    for (const std::string& key : version.at("costs").keys())
-        if (f.sources.count(key) == 0)
-            version.at("costs").at(key).fail("no source", "one in \"sources\" for each group of costs");
+    for (const std::string& key : version.at("costs").keys()) check_source(version.at("costs"), key);
+}
+
+// What a version says, on top of what it is like.
+void read_version(FieldReader& in, const Json& version, Framework& f) {
+    read_abilities(in, version, f);
+    if (const Json costs = in.take("costs"); !costs.is_null()) read_costs(costs, f.costs);
+    if (const Json runs = in.take("stands_for"); !runs.is_null()) f.runs = runs_from(runs);
+    in.take("sources");
+    in.finish();
+}
+
+using Find = const Framework* (*)(std::string_view reference);
+
+// The version that another begins as a copy of: one before it in its file, or a profile that `find` knows.
+Framework begun_as(const Json& like, const std::vector<Framework>& all, std::size_t first, Find find) {
+    const std::string name = like.string();
+    if (find != nullptr && name.find('@') != std::string::npos) {
+        if (const Framework* f = find(name)) return *f;
+        UnknownFramework unknown = unknown_framework(name);
+        like.fail(like.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
+    }
+    std::vector<std::string> before;
+    for (std::size_t i = first; i < all.size(); ++i) before.push_back(all[i].version);
+    return all[first + like.one_of(before)];
+}
+
+void read_file(const Json& file, Find find, std::vector<Framework>& out) {
+    file.only_keys({"format", "name", "versions"});
+    file.at("format").one_of({framework_format});
+    const std::size_t first = out.size();
+    for (const Json& version : file.at("versions").items()) {
+        FieldReader in(version);
+        Framework f;
+        if (const Json like = in.take("like"); !like.is_null()) f = begun_as(like, out, first, find);
+        // Whose runs it stands for is each version's own.
+        f.runs = {};
+        f.sources.erase("stands_for");
+        f.name = file.at("name").name();
+        in.require("version");
+        f.version = in.take("version").name();
+        read_version(in, version, f);
+        read_sources(version, "", f);
+        out.push_back(std::move(f));
+    }
+}
+
+// Whether a reader takes the same for it as for a profile that says nothing.
+Json without_defaults(const Json& value, const Json& defaults) {
+    Json out = Json::object();
+    for (const std::string& key : value.keys())
+        if (value.at(key).dump(-1) != defaults.at(key).dump(-1)) out.set(key, value.at(key));
+    return out;
+}
+
+Json version_of(const Framework& f) {
+    const Framework nothing;
+    Json out = Json::object();
+    out.set("version", f.version);
+    const Json abilities = without_defaults(abilities_of(f), abilities_of(nothing));
+    for (const std::string& key : abilities.keys()) out.set(key, abilities.at(key));
+    const Json costs = without_defaults(costs_to_json(f.costs), costs_to_json(nothing.costs));
+    if (!costs.keys().empty()) out.set("costs", costs);
+    if (f.runs != nothing.runs) out.set("stands_for", runs_of(f.runs));
+    Json sources = Json::object();
+    for (const auto& [key, source] : f.sources) sources.set(key, source);
+    return out.set("sources", std::move(sources));
 }
 
 }  // namespace
 
 void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
-    const Json file = Json::parse(preset.text, "framework " + std::string(preset.name));
-    file.only_keys({"format", "name", "versions"});
-    file.at("format").one_of({framework_format});
-    const std::size_t first = out.size();
-    for (const Json& version : file.at("versions").items()) {
-        version.only_keys({"version",
-                           "like",
-                           "runnable",
-                           "zero_stages",
-                           "zero_stages_in_part",
-                           "has_tensor_ranks",
-                           "has_pipeline",
-                           "schedules",
-                           "interleaves",
-                           "precisions",
-                           "recompute",
-                           "context_methods",
-                           "default_sequence_parallel",
-                           "default_zero_stage",
-                           "default_gradient_overlap",
-                           "default_parameter_overlap",
-                           "vocab_multiple",
-                           "loss_fp32_copy",
-                           "recompute_stops_early",
-                           "reserved_bytes",
-                           "builds_on_host",
-                           "checkpoints_beside",
-                           "step_spread",
-                           "step_spread_assumed",
-                           "costs",
-                           "stands_for",
-                           "sources"});
-        Framework f;
-        if (version.has("like")) {
-            std::vector<std::string> before;
-            for (std::size_t i = first; i < out.size(); ++i) before.push_back(out[i].version);
-            f = out[first + version.at("like").one_of(before)];
-        }
-        // Whose runs it stands for is each version's own.
-        f.runs = {};
-        f.sources.erase("stands_for");
-        f.name = file.at("name").string();
-        f.version = version.at("version").string();
-        read_abilities(version, f);
-        if (version.has("costs")) read_costs(version.at("costs"), f.costs);
-        if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
-        read_sources(version, f);
-        out.push_back(std::move(f));
-    }
+    read_file(Json::parse(preset.text, "framework " + std::string(preset.name)), nullptr, out);
+}
+
+std::vector<Framework> frameworks_from_json(const Json& file) {
+    std::vector<Framework> out;
+    read_file(file, find_framework, out);
+    return out;
+}
+
+Json framework_file_json(const std::vector<Framework>& versions) {
+    Json list = Json::array();
+    for (const Framework& f : versions) list.push(version_of(f));
+    Json out = Json::object();
+    return out.set("format", framework_format).set("name", versions.front().name).set("versions", std::move(list));
+}
+
+Json costs_to_json(const SoftwareCosts& c) {
+    Json out = Json::object();
+    out.set("host", group_of(c.host))
+        .set("stall", group_of(c.stall))
+        .set("messages", group_of(c.messages))
+        .set("overlap", group_of(c.overlap))
+        .set("traffic", group_of(c.traffic))
+        .set("attention", attention_of(c));
+    FieldWriter w(out);
+    w("gemm", c.gemm, 0.1, 10.0);
+    return out;
+}
+
+SoftwareCosts costs_from_json(const Json& costs) {
+    SoftwareCosts out;
+    read_costs(costs, out);
+    return out;
+}
+
+void override_framework(Framework& f, const Json& overrides) {
+    FieldReader in(overrides);
+    read_version(in, overrides, f);
+    read_sources(overrides, "stated in the plan", f);
 }
 
 }  // namespace foretrain

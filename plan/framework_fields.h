@@ -1,0 +1,104 @@
+// The fields of a framework's profile in its file, with their ranges: named once, for reading and for writing.
+//
+//   FieldReader in(json);  visit(in, costs.host);  in.finish();
+//   Json out = Json::object();  FieldWriter w(out);  visit(w, costs.host);
+//
+// What is a list of names, and attention's two forms, are in framework_file.cpp.
+#pragma once
+
+#include "hardware/fields.h"
+#include "plan/framework.h"
+
+namespace foretrain {
+
+constexpr double most_us = 1e9;
+constexpr double least_factor = 0.1, most_factor = 100;
+constexpr std::int64_t most_operations = 100000;
+constexpr std::int64_t none_of_it = 0, all_of_it = 1000;  // per mille
+
+template <class Visitor>
+void visit(Visitor& v, HostCosts& h) {
+    v("forward_operations", h.forward_operations, none_of_it, most_operations);
+    v("backward_operations", h.backward_operations, none_of_it, most_operations);
+    v("operation_us", h.operation_us, 0.0, most_us);    // by the device's dense TFLOP/s
+    v("collective_us", h.collective_us, 0.0, most_us);  // by ranks
+    v("recompute_us", h.recompute_us, 0.0, most_us);
+    v("waits_for_messages", h.waits_for_messages);
+}
+
+template <class Visitor>
+void visit(Visitor& v, StallCosts& s) {
+    v("forward_us", s.forward_us, 0.0, most_us);
+    v("backward_us", s.backward_us, 0.0, most_us);
+    v("step_us", s.step_us, 0.0, most_us);
+}
+
+template <class Visitor>
+void visit(Visitor& v, MessageCosts& m) {
+    v("each_us", m.each_us, 0.0, most_us);
+    v("interleaved", m.interleaved, none_of_it, all_of_it);
+}
+
+template <class Visitor>
+void visit(Visitor& v, OverlapCosts& o) {
+    v("tensor_forward", o.tensor_forward, none_of_it, all_of_it);
+    v("tensor_backward", o.tensor_backward, none_of_it, all_of_it);
+    v("data_inside", o.data_inside, none_of_it, all_of_it);
+    v("data_across", o.data_across, none_of_it, all_of_it);
+    v("data_takes", o.data_takes, all_of_it, 30 * all_of_it);
+}
+
+template <class Visitor>
+void visit(Visitor& v, TrafficFactors& t) {
+    v("stream_forward", t.stream_forward, least_factor, most_factor);
+    v("stream_backward", t.stream_backward, least_factor, most_factor);
+    v("activation_forward", t.activation_forward, least_factor, most_factor);
+    v("activation_backward", t.activation_backward, least_factor, most_factor);
+    v("loss", t.loss, least_factor, most_factor);
+}
+
+template <class Visitor>
+void visit(Visitor& v, AttentionFactor& a) {
+    v("measured", a.measured);
+    v("forward", a.forward, least_factor, most_factor);
+    v("backward", a.backward, least_factor, most_factor);
+}
+
+template <class Visitor>
+void visit(Visitor& v, UnfusedAttention& u) {
+    v("product_efficiency", u.product_efficiency, 0.01, 1.0);
+    v("forward_bytes", u.forward_bytes, 0.0, 1000.0);
+    v("backward_bytes", u.backward_bytes, 0.0, 1000.0);
+    v("score_bytes", u.score_bytes, std::int64_t{0}, std::int64_t{64});
+}
+
+template <class Visitor>
+void visit(Visitor& v, Framework& f) {
+    v("runnable", f.runnable);
+    v("has_tensor_ranks", f.has_tensor_ranks);
+    v("has_pipeline", f.has_pipeline);
+    v("interleaves", f.interleaves);
+    v("default_sequence_parallel", f.default_sequence_parallel);
+    v("default_zero_stage", f.default_zero_stage, 0, 3);
+    v("default_gradient_overlap", f.default_overlap.gradient_reduce);
+    v("default_parameter_overlap", f.default_overlap.parameter_gather);
+    v("vocab_multiple", f.vocab_multiple, std::int64_t{1}, std::int64_t{1} << 20);
+    v("loss_fp32_copy", f.loss_fp32_copy);
+    v("recompute_stops_early", f.recompute_stops_early);
+    v("reserved_bytes", f.reserved, std::int64_t{0}, std::int64_t{1} << 40);
+    v("builds_on_host", f.builds_on_host);
+    v("checkpoints_beside", f.checkpoints_beside);
+    v("step_spread", f.step_spread, 0.0, widest_spread);
+    v("step_spread_assumed", f.step_spread_assumed);
+}
+
+template <class Visitor>
+void visit(Visitor& v, VersionRuns& r) {
+    v("from_month", r.from_month);
+    v("until_month", r.until_month);
+    v("from_release", r.from_release);
+    v("until_release", r.until_release);
+    v("compiled", r.compiled);
+}
+
+}  // namespace foretrain
