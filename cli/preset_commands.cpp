@@ -77,42 +77,87 @@ void add_rare_rows(const ModelSpec& m, TextTable& t) {
     if (m.embedding_norm) t.row({"embedding", "normalised"});
     if (m.rotary_dim > 0) t.row({"rope", fmt::format("turns {} elements of {}", m.rotary_dim, m.head_dim)});
     if (m.sliding_window.size > 0) t.row({"sliding window", window_of(m)});
+    if (m.attention_sinks) t.row({"sinks", "a learned score of each head beside its tokens'; not executed"});
     if (m.elementwise_scaling) t.row({"scaling", "some tensors are scaled or capped; not executed"});
 }
 
 std::string parameters_of(const ModelSpec& m) { return short_count(static_cast<double>(parameter_count(m))); }
 
+std::string active_of(const ModelSpec& m) { return short_count(static_cast<double>(active_parameter_count(m))); }
+
+// "2 of 8", of a layer.
+std::string experts_of(const ModelSpec& m) { return fmt::format("{} of {}", m.moe.topk, m.moe.experts); }
+
+std::int64_t width_of(const ModelSpec& m) { return m.has_experts() ? m.moe.ffn_hidden_size : m.ffn_hidden_size; }
+
 std::string models_table() {
-    TextTable t({"model", "parameters", "layers", "hidden", "heads", "kv", "ffn", "vocab", "positions", "norm"});
+    TextTable t({"model", "total", "active", "layers", "hidden", "heads", "kv", "topk", "ffn", "vocab", "positions"});
     for (const std::string& name : sorted(model_preset_names)) {
         const ModelSpec m = read_model(name);
-        t.row({name, parameters_of(m), number(m.layers), number(m.hidden_size), number(m.attention_heads),
-               number(m.kv_heads), number(m.ffn_hidden_size), number(m.vocab_size), std::string(name_of(m.positions)),
-               std::string(name_of(m.norm))});
+        t.row({name, parameters_of(m), m.has_experts() ? active_of(m) : "-", number(m.layers), number(m.hidden_size),
+               number(m.attention_heads), m.is_latent() ? "mla" : number(m.kv_heads),
+               m.has_experts() ? fmt::format("{}/{}", m.moe.topk, m.moe.experts) : "-", number(width_of(m)),
+               number(m.vocab_size), std::string(name_of(m.positions))});
     }
-    return t.text() + "\n" +
-           list_of("model_types of a Hugging Face config.json that are read", supported_model_types());
+    return t.text() +
+           wrapped(
+               "Parameters in total, and active ones, which a token meets: of the routed experts of a layer, those it "
+               "is sent to. "
+               "topk: of how many; ffn: the width of an MLP, or of one such expert; mla: latent attention.",
+               0, columns) +
+           "\n" + list_of("model_types of a Hugging Face config.json that are read", supported_model_types());
+}
+
+std::string attention_of(const ModelSpec& m) {
+    const LatentAttention& a = m.mla;
+    if (!m.is_latent())
+        return fmt::format("{} heads of {}, {} key-value head{}", m.attention_heads, m.head_dim, m.kv_heads,
+                           m.kv_heads == 1 ? "" : "s");
+    return fmt::format("{} heads of {} + {} with rope, values of {}; latents of {}{}", m.attention_heads, a.qk_nope,
+                       a.qk_rope, a.v_dim, a.kv_lora, a.q_lora > 0 ? fmt::format(", queries' of {}", a.q_lora) : "");
+}
+
+std::string activation_of(const ModelSpec& m) {
+    return fmt::format("{}{}", name_of(m.activation), m.gated_mlp ? ", gated" : "");
+}
+
+std::string routed_of(const ModelSpec& m) {
+    const MixtureOfExperts& moe = m.moe;
+    std::string s = fmt::format("{}, each {} wide, {}", experts_of(m), moe.ffn_hidden_size, activation_of(m));
+    if (m.expert_layers() < m.layers) s += fmt::format(", in {} of {} layers", m.expert_layers(), m.layers);
+    if (moe.capacity_factor > 0) s += fmt::format("; capacity {:.3g}", moe.capacity_factor);
+    return s + (moe.pad_to_capacity ? ", always full" : "");
+}
+
+// "46.70 B parameters (46 702 792 704), 12.88 B of them active"
+std::string counts_of(const ModelSpec& m) {
+    return fmt::format("{} parameters ({}){}", parameters_of(m), grouped(static_cast<double>(parameter_count(m))),
+                       m.has_experts() ? fmt::format(", {} of them active", active_of(m)) : "");
 }
 
 std::string model_text(const ModelSpec& m) {
     TextTable t({"", ""}, 2);
     t.row({"layers", number(m.layers)});
     t.row({"hidden size", number(m.hidden_size)});
-    t.row({"attention", fmt::format("{} heads of {}, {} key-value head{}", m.attention_heads, m.head_dim, m.kv_heads,
-                                    m.kv_heads == 1 ? "" : "s")});
-    t.row({"MLP", fmt::format("{}, {}{}", m.ffn_hidden_size, name_of(m.activation), m.gated_mlp ? ", gated" : "")});
+    t.row({"attention", attention_of(m)});
+    if (m.expert_layers() < m.layers) t.row({"MLP", fmt::format("{}, {}", m.ffn_hidden_size, activation_of(m))});
+    if (m.has_experts()) t.row({"experts", routed_of(m)});
+    if (m.moe.shared_ffn > 0)
+        t.row({"shared experts", fmt::format("{}{}", m.moe.shared_ffn, m.moe.shared_gate ? ", behind a gate" : "")});
     t.row({"vocabulary", fmt::format("{}{}", m.vocab_size, m.tied_embeddings ? ", tied embeddings" : "")});
     t.row({"positions", fmt::format("{}, up to {}", name_of(m.positions), m.max_positions)});
     t.row({"norm",
            fmt::format("{}{}", name_of(m.norm), m.norm == Norm::layernorm && !m.norm_bias ? " without bias" : "")});
     t.row({"biases", biases_of(m)});
     add_rare_rows(m, t);
-    return fmt::format("{}: {} parameters ({})\n{}", m.name, parameters_of(m),
-                       grouped(static_cast<double>(parameter_count(m))), t.text(2)) +
+    return fmt::format("{}: {}\n{}", m.name, counts_of(m), t.text(2)) +
            (m.note.empty() ? "" : wrapped("note: " + m.note, 2, columns));
 }
 
-Json model_json(const ModelSpec& m) { return model_to_json(m).set("parameters", parameter_count(m)); }
+Json model_json(const ModelSpec& m) {
+    Json out = model_to_json(m).set("parameters", parameter_count(m));
+    return m.has_experts() ? out.set("active_parameters", active_parameter_count(m)) : out;
+}
 
 std::string price_of(const PriceRange& p) {
     if (p.most <= 0) return "-";

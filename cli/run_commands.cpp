@@ -8,6 +8,7 @@
 #include "cli/launch.h"
 #include "cli/plan_options.h"
 #include "cli/processor_load.h"
+#include "cli/table_calibration.h"
 #include "plan/check.h"
 #include "plan/plan_file.h"
 #include "plan/program/lower.h"
@@ -154,14 +155,21 @@ int run_validate(const Arguments& arguments, Console& console) {
 }
 
 int run_calibrate(const Arguments& arguments, Console& console) {
-    const Syntax syntax{.usage = "foretrain calibrate --output FILE [-- options of foretrain-exec calibrate]",
-                        .summary =
-                            "Measures this machine's kernels and communication and writes a cluster file, which\n"
-                            "--cluster then takes.",
-                        .examples = {"foretrain calibrate --output this-machine.json"},
-                        .groups = {{"Output", {{"output", "FILE", "the cluster file to write"}}}}};
+    const Syntax syntax{
+        .usage = "foretrain calibrate --output FILE [-- options of foretrain-exec calibrate]",
+        .summary =
+            "Measures this machine's kernels and communication and writes a cluster file, which --cluster then\n"
+            "takes. With --from-table nothing is measured: constants of a cluster are fitted to half of a table that\n"
+            "was measured elsewhere, and judged on the other half.",
+        .examples = {"foretrain calibrate --output this-machine.json",
+                     "foretrain calibrate --from-table gemms.csv --rows H100-SXM --cluster dgx-h100 --output ours.json",
+                     "foretrain calibrate --from-table nccl.jsonl --rows our-nodes --cluster ours.json"},
+        .groups = {{"Output", {{"output", "FILE", "the cluster file to write"}}}, table_options()}};
     const std::optional<Options> options = parse(syntax, arguments, console);
     if (!options) return done;
+    if (options->has("from-table")) return calibrate_from_table(*options, console);
+    for (const Option& option : table_options().options)
+        if (options->has(option.name)) option_error(option.name, "it without --from-table", "both, or neither");
     if (!options->has("output")) option_error("output", "nothing", "the name of the cluster file to write");
     Arguments passed{"calibrate", "--output", options->text("output")};
     passed.insert(passed.end(), options->after_dashes().begin(), options->after_dashes().end());

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "base/least_squares.h"
 #include "exec/calibrate.h"
-#include "exec/least_squares.h"
 #include "hardware/collective_time.h"
 #include "hardware/kernel_time.h"
 #include "plan/program/access.h"

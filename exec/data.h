@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "exec/counter_random.h"
+#include "base/counter_random.h"
 #include "plan/program/program.h"
 
 namespace foretrain {

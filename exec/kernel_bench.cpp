@@ -5,8 +5,8 @@
 #include <ctime>
 #include <thread>
 
+#include "base/counter_random.h"
 #include "base/error.h"
-#include "exec/counter_random.h"
 
 namespace foretrain {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/counter_random.h"
 #include "base/error.h"
-#include "exec/counter_random.h"
 #include "models/parameters.h"
 
 namespace foretrain {

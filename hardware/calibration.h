@@ -41,7 +41,8 @@ struct GemmConstants {
     double wave_quantisation = 0;  // share of a full wave that the rest of the last one costs: 0 to 1
     double p = 4;                  // of the norm that joins computing and memory
     double launch_us = 0;
-    double sustained = 0;   // slower in training than in a short benchmark, by this share
+    double sustained = 0;   // slower in training than in a call of a few microseconds, by this share
+    double throttle = 0;    // the same of a benchmark of calls that last milliseconds: gemm_burst_us
     double split_cost = 1;  // of the traffic of partial sums, where k is split
     double epilogue = 0;    // of the time to write the output
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};

@@ -162,6 +162,7 @@ void visit(Visitor& v, GemmConstants& g) {
     v("p", g.p, 0.5, 100.0);
     v("launch_us", g.launch_us, 0.0, longest_us);
     v("sustained", g.sustained, 0.0, 10.0);
+    v.unless_zero("throttle", g.throttle, 0.0, 10.0);
     v("split_cost", g.split_cost, 0.0, 1e3);
     v("epilogue", g.epilogue, 0.0, 1e3);
     v("spread", g.spread, 0.0, widest_spread);

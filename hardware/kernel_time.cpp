@@ -16,6 +16,8 @@ constexpr double operand_efficiency = 0.9;
 constexpr double accumulate_efficiency = 0.85;
 constexpr double accumulate_exposed = 0.5;  // the other half hides behind the tiles still computing
 
+constexpr double throttle_us = 4000;  // gemm_burst_us, of the same fit
+
 // Rows of queries that one block of a flash attention kernel works on.
 constexpr std::int64_t query_block = 128;
 
@@ -69,10 +71,13 @@ PreparedGemm prepare(const GemmConstants& c, const Processor& processor) {
     g.epilogue = c.epilogue;
     g.launch = c.launch_us;
     g.slower = 1 + c.sustained;
+    g.throttle = c.throttle;
     return g;
 }
 
-double gemm_us(const GemmShape& s, const PreparedGemm& g) {
+namespace {
+
+double cold_gemm_us(const GemmShape& s, const PreparedGemm& g) {
     const double elements = static_cast<double>(s.m) * static_cast<double>(s.n);
     const double inputs =
         static_cast<double>(s.m + s.n) * static_cast<double>(s.k) * static_cast<double>(s.input_bytes);
@@ -83,9 +88,17 @@ double gemm_us(const GemmShape& s, const PreparedGemm& g) {
 
     const double compute = compute_us(s, g);
     const double memory = (inputs + written * elements) * g.us_per_byte / operand_efficiency;
-    double us = p_norm(compute, memory, g.p) + g.epilogue * written * elements * g.us_per_byte + g.launch;
-    us += accumulate_exposed * beyond * elements * g.us_per_byte / accumulate_efficiency;
-    return us * g.slower;
+    const double us = p_norm(compute, memory, g.p) + g.epilogue * written * elements * g.us_per_byte + g.launch;
+    return us + accumulate_exposed * beyond * elements * g.us_per_byte / accumulate_efficiency;
+}
+
+}  // namespace
+
+double gemm_us(const GemmShape& s, const PreparedGemm& g) { return cold_gemm_us(s, g) * g.slower; }
+
+double gemm_burst_us(const GemmShape& s, const PreparedGemm& g) {
+    const double us = cold_gemm_us(s, g);
+    return us * (1 + g.throttle * (1 - std::exp(-us / throttle_us)));
 }
 
 double attention_us(const AttentionShape& a, const AttentionPass& pass, const Processor& processor) {

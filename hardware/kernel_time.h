@@ -46,6 +46,7 @@ struct PreparedGemm {
     double us_per_byte = 0;         // 1 / bandwidth
     double tile_overhead = 0, wave_quantisation = 0, p = 1, split_cost = 0, epilogue = 0, launch = 0;
     double slower = 1;  // 1 + sustained
+    double throttle = 0;
 };
 PreparedGemm prepare(const GemmConstants& constants, const Processor& processor);
 
@@ -59,6 +60,10 @@ PreparedGemm prepare(const GemmConstants& constants, const Processor& processor)
 // An output that is added to counts above as one of the input's type, as the tables hold it, and pays
 // half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
 double gemm_us(const GemmShape& shape, const PreparedGemm& gemm);
+
+// The same in a benchmark that repeats one call: clocks fall the more the longer a call lasts, in place of
+// the `sustained` share: T (1 + throttle (1 - exp(-T / 4 ms))). Tables of measured products are of this kind.
+double gemm_burst_us(const GemmShape& shape, const PreparedGemm& gemm);
 
 // Causal flash attention over `batch` sequences with `heads` query heads on this rank; with a `window`
 // a query sees no more keys than that.

@@ -30,16 +30,16 @@ std::string name_from(const Json& config) {
 // What kind of model this is, as far as its keys and its name tell, where it is none that foretrain plans; "" of
 // a type that may be a slip of the pen.
 std::string kind_of(const Json& config) {
+    constexpr const char* mixture = ", a mixture of experts of a type that is not supported yet";
     for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"})
-        if (config.has(experts)) return ", a mixture of experts, which is not supported yet";
-    if (config.get("ffn_config").has("moe_num_experts")) return ", a mixture of experts, which is not supported yet";
-    if (config.has("kv_lora_rank")) return ", with latent attention, which is not supported yet";
+        if (config.has(experts)) return mixture;
+    if (config.get("ffn_config").has("moe_num_experts")) return mixture;
+    if (config.has("kv_lora_rank")) return ", with latent attention of a type that is not supported yet";
     const std::string type = config.at("model_type").string();
     const auto called = [&](std::initializer_list<std::string_view> parts) {
         return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return type.find(p) != type.npos; });
     };
-    if (called({"moe", "mixtral", "deepseek", "dbrx", "jetmoe", "arctic"}))
-        return ", a mixture of experts, which is not supported yet";
+    if (called({"moe", "mixtral", "deepseek", "dbrx", "jetmoe", "arctic"})) return mixture;
     if (called({"mamba", "rwkv", "jamba", "recurrent", "zamba"})) return ", a recurrent model, which is not supported";
     if (config.has("vision_config") || called({"vit", "clip", "_vl", "llava", "vision", "whisper", "wav2vec"}))
         return ", a model of images or sound, which is not supported";
@@ -55,7 +55,7 @@ std::string kind_of(const Json& config) {
     // Another class's nearest name is no way out of this one.
     config.at("model_type")
         .fail(fmt::format("\"{}\"{}{}", type, around, kind.empty() ? ", which is not supported" : kind),
-              fmt::format("one of the {} types of dense language models that `foretrain models` lists", types.size()),
+              fmt::format("one of the {} types of language models that `foretrain models` lists", types.size()),
               kind.empty() ? nearest(type.substr(0, 100), types) : "");
 }
 
@@ -114,7 +114,7 @@ ModelSpec read_nested(const Json& config, const Json& text) {
 
 std::vector<std::string> supported_model_types() {
     std::vector<std::string> names;
-    for (const std::span<const ModelType> types : {llama_types(), gpt_types()})
+    for (const std::span<const ModelType> types : {llama_types(), gpt_types(), moe_types()})
         for (const ModelType& t : types) names.emplace_back(t.name);
     std::sort(names.begin(), names.end());
     return names;

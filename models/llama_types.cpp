@@ -7,77 +7,19 @@ namespace foretrain {
 
 namespace {
 
-constexpr double whole_head = 1;
-
-void gated(ConfigReader& c, ModelSpec& m, Activation otherwise, const std::vector<ConfigReader::Key>& keys) {
-    m.gated_mlp = true;
-    read_activation(c, m, keys, otherwise);
-}
-
-void rms(ConfigReader& c, ModelSpec& m, double epsilon) {
-    m.norm = Norm::rmsnorm;
-    m.norm_epsilon = c.epsilon_or("rms_norm_eps", epsilon);
-}
-
-void layernorm(ConfigReader& c, ModelSpec& m, ConfigReader::Key key) {
-    m.norm = Norm::layernorm;
-    m.norm_epsilon = c.epsilon_or(key, 1e-5);
-}
-
-// A flag for q, k, v and the projection alike.
-void attention_biases(ConfigReader& c, ModelSpec& m, ConfigReader::Key key) {
-    m.attention_bias = m.projection_bias = c.flag_or(key, false);
-}
-
-// The file's own list of layers, where it has one: which of them attend fully.
-SlidingWindow pattern_of(const Json& layer_types, std::int64_t size, std::int64_t layers) {
-    const std::vector<Json> items = layer_types.items();
-    std::int64_t windowed = 0, every = 0;
-    std::vector<bool> full;
-    for (const Json& item : items) {
-        full.push_back(item.one_of({"sliding_attention", "full_attention"}) == 1);
-        windowed += full.back() ? 0 : 1;
-        if (full.back() && every == 0) every = static_cast<std::int64_t>(full.size());
-    }
-    if (static_cast<std::int64_t>(items.size()) != layers)
-        layer_types.fail(fmt::format("{} entries", items.size()), fmt::format("one for each of {} layers", layers));
-    if (windowed == 0) return {};
-    for (std::size_t i = 0; i < full.size(); ++i)
-        if (full[i] != (every > 0 && static_cast<std::int64_t>(i + 1) % every == 0))
-            layer_types.fail("layers in another order", "full attention on every n-th layer, or on none");
-    return {size, every};
-}
-
-// `otherwise`: the size that the class takes, where the file has no such key; 0: none.
-void sliding_window(ConfigReader& c, ModelSpec& m, std::int64_t otherwise, std::int64_t full_every) {
-    const std::int64_t size = c.size_or("sliding_window", c.given("sliding_window") ? 0 : otherwise);
-    full_every = c.size_or(c.one_of({"sliding_window_pattern", "_sliding_window_pattern"}), full_every);
-    if (size == 0) return;
-    m.sliding_window = {size, full_every};
-    if (c.has("layer_types")) m.sliding_window = pattern_of(c.at("layer_types"), size, m.layers);
-}
-
-// Qwen's window is off unless asked for, and then on the upper layers.
-void upper_window(ConfigReader& c, ModelSpec& m) {
-    const std::int64_t from = c.has("max_window_layers") ? c.at("max_window_layers").integer(0, largest_layers) : 0;
-    if (c.flag_or("use_sliding_window", false) && from < m.layers)
-        c.at("use_sliding_window").fail("true", "false: a window on the upper layers only is not supported");
-    c.get("sliding_window");
-    if (c.has("layer_types") && pattern_of(c.at("layer_types"), 1, m.layers).size > 0)
-        c.at("layer_types").fail("layers with a window", "full attention where use_sliding_window is false");
-}
-
 void llama(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {4096, 11008, 32, 32, 0, 0, 32000, 2048});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-6);
-    attention_biases(c, m, "attention_bias");
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-6);
+    read_attention_biases(c, m, "attention_bias");
     m.mlp_bias = c.flag_or("mlp_bias", false);
     m.tied_embeddings = c.tied_or(false);
     read_rope(c, m, {}, whole_head);
 }
 
-void granite(ConfigReader& c, ModelSpec& m) {
+}  // namespace
+
+void read_granite(ConfigReader& c, ModelSpec& m) {
     llama(c, m);
     for (ConfigReader::Key key :
          {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"})
@@ -85,47 +27,49 @@ void granite(ConfigReader& c, ModelSpec& m) {
     m.elementwise_scaling = true;
 }
 
-void mistral(ConfigReader& c, ModelSpec& m) {
-    read_sizes(c, m, {4096, 14336, 32, 32, 8, 0, 32000, 131072});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-6);
+void read_qwen2(ConfigReader& c, ModelSpec& m) {
+    read_sizes(c, m, {4096, 22016, 32, 32, 0, 0, 151936, 32768});
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-6);
+    m.attention_bias = true;
     m.tied_embeddings = c.tied_or(false);
-    sliding_window(c, m, 4096, 0);
+    read_upper_window(c, m);
     read_rope(c, m, {}, whole_head);
 }
 
-void qwen2(ConfigReader& c, ModelSpec& m) {
-    read_sizes(c, m, {4096, 22016, 32, 32, 0, 0, 151936, 32768});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-6);
-    m.attention_bias = true;
+void read_qwen3(ConfigReader& c, ModelSpec& m) {
+    read_sizes(c, m, {4096, 22016, 32, 32, 0, 128, 151936, 32768});
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-6);
+    read_attention_biases(c, m, "attention_bias");
+    m.query_key_norm = QueryKeyNorm::shared;
     m.tied_embeddings = c.tied_or(false);
-    upper_window(c, m);
+    read_upper_window(c, m);
+    read_rope(c, m, {}, whole_head);
+}
+
+namespace {
+
+void mistral(ConfigReader& c, ModelSpec& m) {
+    read_sizes(c, m, {4096, 14336, 32, 32, 8, 0, 32000, 131072});
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-6);
+    m.tied_embeddings = c.tied_or(false);
+    read_sliding_window(c, m, 4096, 0);
     read_rope(c, m, {}, whole_head);
 }
 
 void qwen2_vl(ConfigReader& c, ModelSpec& m) {
-    qwen2(c, m);
+    read_qwen2(c, m);
     c.note("the language model alone: the vision tower is not planned");
-}
-
-void qwen3(ConfigReader& c, ModelSpec& m) {
-    read_sizes(c, m, {4096, 22016, 32, 32, 0, 128, 151936, 32768});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-6);
-    attention_biases(c, m, "attention_bias");
-    m.query_key_norm = QueryKeyNorm::shared;
-    m.tied_embeddings = c.tied_or(false);
-    upper_window(c, m);
-    read_rope(c, m, {}, whole_head);
 }
 
 // All Gemmas scale the embedding by the root of the hidden size.
 void gemma_base(ConfigReader& c, ModelSpec& m) {
-    gated(c, m, Activation::gelu, {"hidden_activation", "hidden_act"});
+    read_gated(c, m, Activation::gelu, {"hidden_activation", "hidden_act"});
     c.get("hidden_act");  // the older name, which some files have as well
-    rms(c, m, 1e-6);
-    attention_biases(c, m, "attention_bias");
+    read_rms(c, m, 1e-6);
+    read_attention_biases(c, m, "attention_bias");
     m.tied_embeddings = c.tied_or(true);
     m.elementwise_scaling = true;
     read_rope(c, m, {}, whole_head);
@@ -140,7 +84,7 @@ void gemma2(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {2304, 9216, 26, 8, 4, 256, 256000, 8192});
     gemma_base(c, m);
     m.post_norms = true;
-    sliding_window(c, m, 4096, 2);
+    read_sliding_window(c, m, 4096, 2);
 }
 
 void gemma3(ConfigReader& c, ModelSpec& m) {
@@ -149,32 +93,32 @@ void gemma3(ConfigReader& c, ModelSpec& m) {
     c.require("use_bidirectional_attention", false, "attention to later tokens is not supported");
     m.post_norms = true;
     m.query_key_norm = QueryKeyNorm::shared;
-    sliding_window(c, m, 4096, 6);
+    read_sliding_window(c, m, 4096, 6);
 }
 
 void phi3(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {3072, 8192, 32, 32, 0, 0, 32064, 4096});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-5);
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-5);
     c.require("attention_bias", false, "its class has none");
     m.tied_embeddings = c.tied_or(false);
-    sliding_window(c, m, 0, 0);
+    read_sliding_window(c, m, 0, 0);
     read_rope(c, m, {}, whole_head);
 }
 
 void internlm2(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {4096, 11008, 32, 32, 0, 0, 103168, 2048});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1e-6);
-    attention_biases(c, m, "bias");
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1e-6);
+    read_attention_biases(c, m, "bias");
     m.tied_embeddings = c.tied_or(false);
     read_rope(c, m, {}, whole_head);
 }
 
 void glm(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {4096, 13696, 40, 32, 2, 128, 151552, 131072});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    rms(c, m, 1.5625e-7);
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_rms(c, m, 1.5625e-7);
     m.attention_bias = c.flag_or("attention_bias", true);  // of q, k and v
     m.tied_embeddings = c.tied_or(false);
     read_rope(c, m, {}, 0.5);
@@ -216,11 +160,11 @@ void chatglm(ConfigReader& c, ModelSpec& m) {
 // One norm without bias before attention and MLP side by side; the logits are scaled.
 void cohere(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {8192, 22528, 40, 64, 0, 0, 256000, 8192});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    layernorm(c, m, "layer_norm_eps");
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_layernorm(c, m, "layer_norm_eps");
     m.norm_bias = false;
     m.block = Block::parallel_shared_norm;
-    attention_biases(c, m, "attention_bias");
+    read_attention_biases(c, m, "attention_bias");
     if (c.flag_or("use_qk_norm", false)) m.query_key_norm = QueryKeyNorm::per_head;
     m.tied_embeddings = c.tied_or(true);
     m.elementwise_scaling = true;
@@ -230,8 +174,8 @@ void cohere(ConfigReader& c, ModelSpec& m) {
 
 void stablelm(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {2560, 6912, 32, 32, 0, 0, 50304, 4096});
-    gated(c, m, Activation::silu, {"hidden_act"});
-    layernorm(c, m, c.one_of({"layer_norm_eps", "norm_eps"}));
+    read_gated(c, m, Activation::silu, {"hidden_act"});
+    read_layernorm(c, m, c.one_of({"layer_norm_eps", "norm_eps"}));
     m.attention_bias = c.flag_or("use_qkv_bias", false);
     if (c.flag_or("use_parallel_residual", false)) m.block = Block::parallel_shared_norm;
     c.require("qk_layernorm", false, "a norm of each head with a bias is not supported");
@@ -243,8 +187,8 @@ void stablelm(ConfigReader& c, ModelSpec& m) {
 void nemotron(ConfigReader& c, ModelSpec& m) {
     read_sizes(c, m, {6144, 24576, 32, 48, 0, 0, 256000, 4096});
     read_activation(c, m, {"hidden_act"}, Activation::squared_relu);
-    layernorm(c, m, "norm_eps");
-    attention_biases(c, m, "attention_bias");
+    read_layernorm(c, m, "norm_eps");
+    read_attention_biases(c, m, "attention_bias");
     m.mlp_bias = c.flag_or("mlp_bias", false);
     m.tied_embeddings = c.tied_or(false);
     read_rope(c, m, {"partial_rotary_factor", "rope_percent"}, 0.5);
@@ -259,15 +203,15 @@ std::span<const ModelType> llama_types() {
     static const std::vector<ModelType> types{
         {"llama", llama, {}},
         {"xverse", llama, {}},
-        {"granite", granite, {}},
+        {"granite", read_granite, {}},
         {"mistral", mistral, {}},
-        {"qwen2", qwen2, {"use_mrope"}},
+        {"qwen2", read_qwen2, {"use_mrope"}},
         {"qwen2_vl", qwen2_vl, vision},
         {"qwen2_5_vl", qwen2_vl, vision},
-        {"qwen2_vl_text", qwen2, vision},
-        {"qwen2_5_vl_text", qwen2, vision},
-        {"qwen3", qwen3, {}},
-        {"qwen3_vl_text", qwen3, {}},
+        {"qwen2_vl_text", read_qwen2, vision},
+        {"qwen2_5_vl_text", read_qwen2, vision},
+        {"qwen3", read_qwen3, {}},
+        {"qwen3_vl_text", read_qwen3, {}},
         {"gemma", gemma, {}},
         {"gemma2", gemma2, {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}},
         {"gemma3_text",

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file_name.h"
 #include "base/preset.h"
+#include "models/expert_fields.h"
 #include "models/hugging_face.h"
 #include "models/model_limits.h"
 #include "models/parameters.h"
@@ -38,6 +39,7 @@ const std::vector<std::string> inline_keys{"format",
                                            "attention_bias",
                                            "rope_theta",
                                            "parameters",
+                                           "active_parameters",
                                            "sources",
                                            "moe",
                                            "mla",
@@ -50,16 +52,11 @@ const std::vector<std::string> inline_keys{"format",
                                            "query_key_norm",
                                            "post_norms",
                                            "embedding_norm",
+                                           "attention_sinks",
                                            "rotary_dim",
                                            "position_offset",
                                            "elementwise_scaling",
                                            "note"};
-
-// Fields of the form that are not supported yet: null is neutral, anything else would be planned wrongly.
-void refuse_unsupported(const Json& value) {
-    for (const char* key : {"moe", "mla"})
-        if (value.has(key)) value.at(key).unsupported(fmt::format("\"{}\"", key), "null, or the key left out");
-}
 
 std::int64_t size_or(const Json& value, const char* key, std::int64_t most, std::int64_t otherwise) {
     return value.has(key) ? value.at(key).integer(1, most) : otherwise;
@@ -95,6 +92,7 @@ void read_rare_fields(const Json& value, ModelSpec& m) {
     m.query_key_norm = choice_or(value, "query_key_norm", query_key_norm_names, QueryKeyNorm::none);
     m.post_norms = flag_or(value, "post_norms", false);
     m.embedding_norm = flag_or(value, "embedding_norm", false);
+    m.attention_sinks = flag_or(value, "attention_sinks", false);
     if (value.has("rotary_dim")) m.rotary_dim = value.at("rotary_dim").integer(0, largest_size);
     if (value.has("position_offset")) m.position_offset = value.at("position_offset").integer(0, largest_size);
     if (value.has("sliding_window")) {
@@ -121,20 +119,32 @@ void write_rare_fields(const ModelSpec& m, Json& out) {
         name_in(query_key_norm_names, usual.query_key_norm));
     set("post_norms", m.post_norms, usual.post_norms);
     set("embedding_norm", m.embedding_norm, usual.embedding_norm);
+    set("attention_sinks", m.attention_sinks, usual.attention_sinks);
     set("rotary_dim", m.rotary_dim, usual.rotary_dim);
     set("position_offset", m.position_offset, usual.position_offset);
     if (m.sliding_window != usual.sliding_window)
         out.set("sliding_window",
                 Json::object().set("size", m.sliding_window.size).set("full_every", m.sliding_window.full_every));
+    if (m.has_experts()) out.set("moe", experts_to_json(m.moe));
+    if (m.is_latent()) out.set("mla", latent_to_json(m.mla));
     set("elementwise_scaling", m.elementwise_scaling, usual.elementwise_scaling);
     set("note", m.note, usual.note);
+}
+
+// Where it is left out: all of the hidden size, shared out.
+std::int64_t head_dim_of(const Json& value, const ModelSpec& m) {
+    if (m.is_latent()) return m.mla.qk_size();
+    if (m.hidden_size % m.attention_heads != 0)
+        value.at("attention_heads")
+            .fail(std::to_string(m.attention_heads),
+                  fmt::format("a divisor of hidden_size = {}, or head_dim to be given", m.hidden_size));
+    return m.hidden_size / m.attention_heads;
 }
 
 // gated_mlp left out: false, the plain MLP that `ffn_hidden_size` = 4 hidden goes with. The other
 // defaults follow the family that this choice points to: Llama if gated, GPT-2 otherwise.
 ModelSpec model_from_inline(const Json& value) {
     value.only_keys(inline_keys);
-    refuse_unsupported(value);
     if (const Json format = value.get("format"); !format.is_null()) format.one_of({model_format});
     ModelSpec m;
     if (value.has("name")) m.name = value.at("name").name();
@@ -142,17 +152,11 @@ ModelSpec model_from_inline(const Json& value) {
     m.hidden_size = value.at("hidden_size").integer(1, largest_size);
     m.attention_heads = value.at("attention_heads").integer(1, largest_heads);
     m.kv_heads = size_or(value, "kv_heads", largest_heads, m.attention_heads);
-    if (value.has("head_dim")) {
-        m.head_dim = value.at("head_dim").integer(1, largest_size);
-    } else {
-        if (m.hidden_size % m.attention_heads != 0)
-            value.at("attention_heads")
-                .fail(std::to_string(m.attention_heads),
-                      fmt::format("a divisor of hidden_size = {}, or head_dim to be given", m.hidden_size));
-        m.head_dim = m.hidden_size / m.attention_heads;
-    }
+    if (value.has("mla")) m.mla = latent_from_json(value.at("mla"));
+    if (value.has("moe")) m.moe = experts_from_json(value.at("moe"));
+    m.head_dim = value.has("head_dim") ? value.at("head_dim").integer(1, largest_size) : head_dim_of(value, m);
     m.gated_mlp = flag_or(value, "gated_mlp", false);
-    m.ffn_hidden_size = size_or(value, "ffn_hidden_size", largest_size, 4 * m.hidden_size);
+    m.ffn_hidden_size = size_or(value, "ffn_hidden_size", largest_size, m.has_experts() ? 0 : 4 * m.hidden_size);
     m.vocab_size = value.at("vocab_size").integer(1, largest_size);
     m.positions = choice_or(value, "positions", positions_names, m.gated_mlp ? Positions::rope : Positions::learned);
     m.norm = choice_or(value, "norm", norm_names, m.gated_mlp ? Norm::rmsnorm : Norm::layernorm);
@@ -176,14 +180,17 @@ void refuse_nameless_hugging_face(const Json& value) {
                        "the model_type that a Hugging Face config.json carries, such as gpt2 or llama");
 }
 
-// `models show` prints the count with the sizes, and it is taken back where it is still theirs.
-void check_parameters(const Json& value, const ModelSpec& m) {
-    if (!value.has("parameters")) return;
-    const std::int64_t count = parameter_count(m);
-    if (value.at("parameters").integer(1, largest_count) != count)
-        value.at("parameters")
-            .fail(value.at("parameters").found(), fmt::format("{}, which the sizes give, or the key left out", count),
-                  std::to_string(count));
+// `models show` prints the counts with the sizes, and they are taken back where they are still theirs.
+void check_count(const Json& value, const char* key, std::int64_t count) {
+    if (!value.has(key)) return;
+    if (value.at(key).integer(1, largest_count) != count)
+        value.at(key).fail(value.at(key).found(), fmt::format("{}, which the sizes give, or the key left out", count),
+                           std::to_string(count));
+}
+
+void check_counts(const Json& value, const ModelSpec& m) {
+    check_count(value, "parameters", parameter_count(m));
+    check_count(value, "active_parameters", active_parameter_count(m));
 }
 
 ModelSpec model_from_object(const Json& value) {
@@ -198,7 +205,7 @@ ModelSpec model_from_object(const Json& value) {
         m.name =
             names_a_file(value.file()) ? std::filesystem::path(value.file()).stem().string() : std::string("model");
     require_sound(m, value);
-    if (!value.has("model_type")) check_parameters(value, m);
+    if (!value.has("model_type")) check_counts(value, m);
     return m;
 }
 
@@ -234,9 +241,15 @@ ModelSpec model_at(const std::string& name, std::string path, const Json& where)
 
 // Bounds the parameters in floating point first: the exact count of a slip would not fit in 64 bits.
 double rough_count(const ModelSpec& m) {
-    const double h = static_cast<double>(m.hidden_size);
-    const double layer = h * static_cast<double>(m.qkv_size() + m.query_size() + m.fc1_size() + m.ffn_hidden_size);
-    return layer * static_cast<double>(m.layers) + 2 * h * static_cast<double>(m.vocab_size + m.position_rows());
+    const double h = static_cast<double>(m.hidden_size), gates = m.gated_mlp ? 2 : 1;
+    const auto mlp = [&](std::int64_t ffn) { return (gates + 1) * h * static_cast<double>(ffn); };
+    const double attention = h * static_cast<double>(m.qkv_size() + m.query_size());
+    const double experts =
+        static_cast<double>(m.moe.experts) * (mlp(m.moe.ffn_hidden_size) + h) + mlp(m.moe.shared_ffn);
+    const double latents = static_cast<double>(m.mla.q_lora) * (h + static_cast<double>(m.query_size())) +
+                           static_cast<double>(m.mla.kv_lora) * (h + 2 * static_cast<double>(m.query_size()));
+    return (attention + mlp(m.ffn_hidden_size) + experts + latents) * static_cast<double>(m.layers) +
+           2 * h * static_cast<double>(m.vocab_size + m.position_rows());
 }
 
 }  // namespace
@@ -267,6 +280,8 @@ void require_sound(const ModelSpec& m, const Json& where) {
     if (m.post_norms && (m.is_parallel() || m.projection_biased() || m.mlp_biased()))
         refuse("post_norms", "true",
                "false with a parallel block, and with biases on what they normalise: neither is supported");
+    require_sound_experts(m, refuse);
+    require_sound_latents(m, refuse);
     if (rough_count(m) > static_cast<double>(largest_count))
         refuse("hidden_size", fmt::format("a model of {:.1e} parameters", rough_count(m)),
                fmt::format("at most {:.1e}", static_cast<double>(largest_count)));
@@ -294,7 +309,7 @@ Json model_to_json(const ModelSpec& m) {
         .set("attention_heads", m.attention_heads)
         .set("kv_heads", m.kv_heads)
         .set("head_dim", m.head_dim)
-        .set("ffn_hidden_size", m.ffn_hidden_size)
+        .set("ffn_hidden_size", m.ffn_hidden_size == 0 ? Json() : Json(m.ffn_hidden_size))
         .set("gated_mlp", m.gated_mlp)
         .set("vocab_size", m.vocab_size)
         .set("tied_embeddings", m.tied_embeddings)

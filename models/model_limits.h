@@ -13,6 +13,8 @@ namespace foretrain {
 constexpr std::int64_t largest_size = std::int64_t{1} << 26;    // of a dimension, the vocabulary, positions
 constexpr std::int64_t largest_layers = std::int64_t{1} << 12;  // of published models a few hundred
 constexpr std::int64_t largest_heads = std::int64_t{1} << 16;
+constexpr std::int64_t largest_experts = std::int64_t{1} << 16;  // of a layer
+constexpr double largest_capacity = 1e6;
 constexpr std::int64_t largest_count = std::int64_t{1} << 56;  // parameters; their bytes still fit
 constexpr double smallest_epsilon = 1e-30;
 constexpr double largest_epsilon = 1;

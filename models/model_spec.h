@@ -65,10 +65,10 @@ struct ModelSpec {
     std::int64_t layers = 0;
     std::int64_t hidden_size = 0;
     std::int64_t attention_heads = 0;
-    std::int64_t kv_heads = 0;  // = attention_heads without grouped-query attention
-    std::int64_t head_dim = 0;  // not always hidden_size / attention_heads
-    std::int64_t ffn_hidden_size = 0;
-    bool gated_mlp = false;  // SwiGLU and its like: two up projections
+    std::int64_t kv_heads = 0;         // = attention_heads without grouped-query attention
+    std::int64_t head_dim = 0;         // not always hidden_size / attention_heads; of latent attention mla.qk_size()
+    std::int64_t ffn_hidden_size = 0;  // 0: all layers have experts
+    bool gated_mlp = false;            // SwiGLU and its like: two up projections
     std::int64_t vocab_size = 0;
     bool tied_embeddings = false;  // the head is the transposed token embedding
     Positions positions = Positions::rope;
@@ -90,6 +90,7 @@ struct ModelSpec {
     bool embedding_norm = false;       // a norm on the embedded tokens (BLOOM)
     std::int64_t rotary_dim = 0;       // elements of a head that rope turns; 0: all
     std::int64_t position_offset = 0;  // unused rows before the learned positions (OPT: 2)
+    bool attention_sinks = false;      // a learned score of each head beside those of the tokens (gpt-oss)
     SlidingWindow sliding_window;
     MixtureOfExperts moe;
     LatentAttention mla;
@@ -109,11 +110,14 @@ struct ModelSpec {
     bool projection_biased() const { return bias || projection_bias; }
     bool mlp_biased() const { return bias || mlp_bias; }
     bool norm_biased() const { return norm == Norm::layernorm && norm_bias; }
+    std::int64_t value_dim() const { return is_latent() ? mla.v_dim : head_dim; }
+    std::int64_t attended_size() const { return attention_heads * value_dim(); }  // what the projection takes
     bool has_experts() const { return moe.experts > 0; }
     bool has_experts(std::int64_t layer) const {
         const std::int64_t after = layer - moe.first_dense_layers;
         return has_experts() && after >= 0 && (after + 1) % moe.every == 0;
     }
+    std::int64_t expert_layers() const { return has_experts() ? (layers - moe.first_dense_layers) / moe.every : 0; }
     bool is_latent() const { return mla.kv_lora > 0; }
     bool is_parallel() const { return block != Block::sequential; }
     // The window of a layer for sequences of `length`; 0 where it hides nothing.

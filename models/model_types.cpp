@@ -6,8 +6,31 @@
 
 namespace foretrain {
 
+namespace {
+
+// The file's own list of layers, where it has one: which of them attend fully.
+SlidingWindow pattern_of(const Json& layer_types, std::int64_t size, std::int64_t layers) {
+    const std::vector<Json> items = layer_types.items();
+    std::int64_t windowed = 0, every = 0;
+    std::vector<bool> full;
+    for (const Json& item : items) {
+        full.push_back(item.one_of({"sliding_attention", "full_attention"}) == 1);
+        windowed += full.back() ? 0 : 1;
+        if (full.back() && every == 0) every = static_cast<std::int64_t>(full.size());
+    }
+    if (static_cast<std::int64_t>(items.size()) != layers)
+        layer_types.fail(fmt::format("{} entries", items.size()), fmt::format("one for each of {} layers", layers));
+    if (windowed == 0) return {};
+    for (std::size_t i = 0; i < full.size(); ++i)
+        if (full[i] != (every > 0 && static_cast<std::int64_t>(i + 1) % every == 0))
+            layer_types.fail("layers in another order", "full attention on every n-th layer, or on none");
+    return {size, every};
+}
+
+}  // namespace
+
 const ModelType* find_model_type(std::string_view name) {
-    for (const std::span<const ModelType> types : {llama_types(), gpt_types()})
+    for (const std::span<const ModelType> types : {llama_types(), gpt_types(), moe_types()})
         for (const ModelType& t : types)
             if (t.name == name) return &t;
     return nullptr;
@@ -61,6 +84,43 @@ void read_rope(ConfigReader& c, ModelSpec& m, const std::vector<ConfigReader::Ke
     if (part >= 1) return;
     m.rotary_dim = static_cast<std::int64_t>(static_cast<double>(m.head_dim) * part);
     if (m.rotary_dim == 0) m.positions = Positions::none;
+}
+
+void read_gated(ConfigReader& c, ModelSpec& m, Activation otherwise, const std::vector<ConfigReader::Key>& keys) {
+    m.gated_mlp = true;
+    read_activation(c, m, keys, otherwise);
+}
+
+void read_rms(ConfigReader& c, ModelSpec& m, double epsilon) {
+    m.norm = Norm::rmsnorm;
+    m.norm_epsilon = c.epsilon_or("rms_norm_eps", epsilon);
+}
+
+void read_layernorm(ConfigReader& c, ModelSpec& m, ConfigReader::Key key) {
+    m.norm = Norm::layernorm;
+    m.norm_epsilon = c.epsilon_or(key, 1e-5);
+}
+
+void read_attention_biases(ConfigReader& c, ModelSpec& m, ConfigReader::Key key) {
+    m.attention_bias = m.projection_bias = c.flag_or(key, false);
+}
+
+void read_sliding_window(ConfigReader& c, ModelSpec& m, std::int64_t otherwise, std::int64_t full_every) {
+    const std::int64_t size = c.size_or("sliding_window", c.given("sliding_window") ? 0 : otherwise);
+    full_every = c.size_or(c.one_of({"sliding_window_pattern", "_sliding_window_pattern"}), full_every);
+    if (size == 0) return;
+    m.sliding_window = {size, full_every};
+    if (c.has("layer_types")) m.sliding_window = pattern_of(c.at("layer_types"), size, m.layers);
+}
+
+// Qwen's window is off unless asked for, and then on the upper layers.
+void read_upper_window(ConfigReader& c, ModelSpec& m) {
+    const std::int64_t from = c.has("max_window_layers") ? c.at("max_window_layers").integer(0, largest_layers) : 0;
+    if (c.flag_or("use_sliding_window", false) && from < m.layers)
+        c.at("use_sliding_window").fail("true", "false: a window on the upper layers only is not supported");
+    c.get("sliding_window");
+    if (c.has("layer_types") && pattern_of(c.at("layer_types"), 1, m.layers).size > 0)
+        c.at("layer_types").fail("layers with a window", "full attention where use_sliding_window is false");
 }
 
 }  // namespace foretrain

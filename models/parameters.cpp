@@ -39,28 +39,99 @@ void append_query_key_norm(std::vector<ParameterSpec>& out, const ModelSpec& m, 
     append("key_norm.weight", m.kv_heads);
 }
 
-std::vector<ParameterSpec> layer_parameters(const ModelSpec& m, std::int64_t layer) {
-    const std::string prefix = "layers." + std::to_string(layer) + ".";
-    const std::int64_t h = m.hidden_size;
+ParameterSpec replicated_matrix(std::string name, std::int64_t rows, std::int64_t columns) {
+    return {std::move(name), 1, rows, columns, true, Init::normal, standard_deviation};
+}
+
+// GPT-2 scales the projections into the residual stream by 1/sqrt(2 layers).
+double residual_deviation(const ModelSpec& m) {
+    return standard_deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
+}
+
+std::string prefix_of(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
+
+// The matrices whose heads tensor ranks share out.
+void append_attention(std::vector<ParameterSpec>& out, const ModelSpec& m, const std::string& prefix) {
+    const LatentAttention& a = m.mla;
+    if (m.is_latent()) {
+        const bool direct = a.q_lora == 0;
+        out.push_back(column_parallel(prefix + (direct ? "q.weight" : "q_up.weight"), 1, m.query_size(),
+                                      direct ? m.hidden_size : a.q_lora));
+        out.push_back(
+            column_parallel(prefix + "kv_up.weight", 1, m.attention_heads * (a.qk_nope + a.v_dim), a.kv_lora));
+    } else {
+        out.push_back(column_parallel(prefix + "qkv.weight", 1, m.qkv_size(), m.hidden_size));
+        if (m.qkv_biased()) out.push_back(sharded_bias(prefix + "qkv.bias", 1, m.qkv_size()));
+        if (m.attention_sinks) out.push_back(sharded_bias(prefix + "sinks", 1, m.attention_heads));
+    }
+    out.push_back(row_parallel(prefix + "projection.weight", m.hidden_size, m.attended_size(), residual_deviation(m)));
+}
+
+// What leads into the latents, which each tensor rank holds whole.
+void append_latents(std::vector<ParameterSpec>& out, const ModelSpec& m, const std::string& prefix) {
+    const LatentAttention& a = m.mla;
+    if (a.q_lora > 0) {
+        out.push_back(replicated_matrix(prefix + "q_down.weight", a.q_lora, m.hidden_size));
+        out.push_back(replicated(prefix + "q_norm.weight", a.q_lora, Init::ones));
+    }
+    out.push_back(replicated_matrix(prefix + "kv_down.weight", a.kv_lora + a.qk_rope, m.hidden_size));
+    out.push_back(replicated(prefix + "kv_norm.weight", a.kv_lora, Init::ones));
+}
+
+void append_mlp(std::vector<ParameterSpec>& out, const ModelSpec& m, const std::string& prefix, std::int64_t ffn,
+                bool biased) {
     const std::int64_t gates = m.gated_mlp ? 2 : 1;
-    // GPT-2 scales the projections into the residual stream by 1/sqrt(2 layers).
-    const double residual = standard_deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
+    out.push_back(column_parallel(prefix + "fc1.weight", gates, ffn, m.hidden_size));
+    if (biased) out.push_back(sharded_bias(prefix + "fc1.bias", gates, ffn));
+    out.push_back(row_parallel(prefix + "fc2.weight", m.hidden_size, ffn, residual_deviation(m)));
+}
+
+// Shared experts have no bias, as in Megatron-LM, which refuses one.
+std::vector<ParameterSpec> layer_parameters(const ModelSpec& m, std::int64_t layer) {
+    const std::string prefix = prefix_of(layer);
+    const bool routed = m.has_experts(layer);
     std::vector<ParameterSpec> out;
-    out.push_back(column_parallel(prefix + "qkv.weight", 1, m.qkv_size(), h));
-    if (m.qkv_biased()) out.push_back(sharded_bias(prefix + "qkv.bias", 1, m.qkv_size()));
-    out.push_back(row_parallel(prefix + "projection.weight", h, m.query_size(), residual));
-    out.push_back(column_parallel(prefix + "fc1.weight", gates, m.ffn_hidden_size, h));
-    if (m.mlp_biased()) out.push_back(sharded_bias(prefix + "fc1.bias", gates, m.ffn_hidden_size));
-    out.push_back(row_parallel(prefix + "fc2.weight", h, m.ffn_hidden_size, residual));
+    append_attention(out, m, prefix);
+    if (!routed) append_mlp(out, m, prefix, m.ffn_hidden_size, m.mlp_biased());
+    if (routed && m.moe.shared_ffn > 0) append_mlp(out, m, prefix + "shared.", m.moe.shared_ffn, false);
     if (m.query_key_norm != QueryKeyNorm::none) append_query_key_norm(out, m, prefix);
     append_norm(out, m, prefix + "norm1");
-    if (m.projection_biased()) out.push_back(replicated(prefix + "projection.bias", h, Init::zeros));
+    if (m.is_latent()) append_latents(out, m, prefix);
+    if (m.projection_biased()) out.push_back(replicated(prefix + "projection.bias", m.hidden_size, Init::zeros));
     if (m.post_norms) append_norm(out, m, prefix + "post_attention");
     if (m.block != Block::parallel_shared_norm) append_norm(out, m, prefix + "norm2");
-    if (m.mlp_biased()) out.push_back(replicated(prefix + "fc2.bias", h, Init::zeros));
+    if (!routed && m.mlp_biased()) out.push_back(replicated(prefix + "fc2.bias", m.hidden_size, Init::zeros));
+    if (routed) {
+        out.push_back(replicated_matrix(prefix + "router.weight", m.moe.experts, m.hidden_size));
+        if (m.moe.router_bias) out.push_back(replicated(prefix + "router.bias", m.moe.experts, Init::zeros));
+        if (m.moe.shared_gate) out.push_back(replicated_matrix(prefix + "shared_gate.weight", 1, m.hidden_size));
+    }
     if (m.post_norms) append_norm(out, m, prefix + "post_mlp");
     return out;
 }
+
+// (expert, gate, ffn, hidden) and (expert, hidden, ffn).
+std::vector<ParameterSpec> expert_parameters(const ModelSpec& m, std::int64_t layer) {
+    if (!m.has_experts(layer)) return {};
+    const std::string prefix = prefix_of(layer) + "experts.";
+    const std::int64_t experts = m.moe.experts, ffn = m.moe.ffn_hidden_size, gates = m.gated_mlp ? 2 : 1;
+    std::vector<ParameterSpec> out;
+    out.push_back(column_parallel(prefix + "fc1.weight", experts * gates, ffn, m.hidden_size));
+    if (m.mlp_biased()) out.push_back(sharded_bias(prefix + "fc1.bias", experts * gates, ffn));
+    out.push_back(row_parallel(prefix + "fc2.weight", experts * m.hidden_size, ffn, residual_deviation(m)));
+    if (m.mlp_biased()) out.push_back({prefix + "fc2.bias", experts, m.hidden_size, 1, true, Init::zeros, 0});
+    for (ParameterSpec& p : out) p.experts = experts;
+    return out;
+}
+
+std::int64_t elements_of(const ModelSpec& m, const UnitRef& unit) {
+    std::int64_t total = 0;
+    for (const ParameterSpec& p : unit_parameters(m, unit, m.vocab_size)) total += p.elements();
+    return total;
+}
+
+// The first layer with experts.
+std::int64_t first_expert_layer(const ModelSpec& m) { return m.moe.first_dense_layers + m.moe.every - 1; }
 
 }  // namespace
 
@@ -72,6 +143,7 @@ std::string name_of(const UnitRef& unit) {
         case UnitKind::final_norm: return "final_norm";
         case UnitKind::head: return "head";
         case UnitKind::embedding_norm: return "embedding_norm";
+        case UnitKind::experts: return "experts" + std::to_string(unit.layer);
     }
     return "?";
 }
@@ -80,7 +152,10 @@ std::vector<UnitRef> units_of(const ModelSpec& model) {
     std::vector<UnitRef> units{{UnitKind::embedding, 0}};
     if (model.positions == Positions::learned) units.push_back({UnitKind::positions, 0});
     if (model.embedding_norm) units.push_back({UnitKind::embedding_norm, 0});
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) units.push_back({UnitKind::layer, layer});
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        units.push_back({UnitKind::layer, layer});
+        if (model.has_experts(layer)) units.push_back({UnitKind::experts, layer});
+    }
     units.push_back({UnitKind::final_norm, 0});
     if (!model.tied_embeddings) units.push_back({UnitKind::head, 0});
     return units;
@@ -95,6 +170,7 @@ std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef
             return {p};
         }
         case UnitKind::layer: return layer_parameters(model, unit.layer);
+        case UnitKind::experts: return expert_parameters(model, unit.layer);
         case UnitKind::final_norm:
         case UnitKind::embedding_norm: {
             std::vector<ParameterSpec> out;
@@ -111,15 +187,25 @@ std::vector<ParameterSpec> unit_parameters(const ModelSpec& model, const UnitRef
     return {};
 }
 
-// Layers are alike, so that one stands for all.
+// Layers with experts are alike, and so are those without: one stands for all.
 std::int64_t parameter_count(const ModelSpec& model) {
+    ModelSpec ends = model;
+    ends.layers = 0;
     std::int64_t total = 0;
-    for (const UnitRef& unit : units_of(model)) {
-        if (unit.kind == UnitKind::layer && unit.layer > 0) continue;
-        const std::int64_t times = unit.kind == UnitKind::layer ? model.layers : 1;
-        for (const ParameterSpec& p : unit_parameters(model, unit, model.vocab_size)) total += times * p.elements();
-    }
-    return total;
+    for (const UnitRef& unit : units_of(ends)) total += elements_of(model, unit);
+    const std::int64_t routed = model.expert_layers(), dense = model.layers - routed;
+    if (dense > 0) total += dense * elements_of(model, {UnitKind::layer, 0});  // which has none where any has none
+    if (routed == 0) return total;
+    const std::int64_t layer = first_expert_layer(model);
+    return total +
+           routed * (elements_of(model, {UnitKind::layer, layer}) + elements_of(model, {UnitKind::experts, layer}));
+}
+
+std::int64_t active_parameter_count(const ModelSpec& model) {
+    const std::int64_t total = parameter_count(model);
+    if (!model.has_experts()) return total;
+    const std::int64_t of_layer = elements_of(model, {UnitKind::experts, first_expert_layer(model)});
+    return total - model.expert_layers() * (of_layer / model.moe.experts) * (model.moe.experts - model.moe.topk);
 }
 
 }  // namespace foretrain

@@ -117,7 +117,7 @@ void check_sizes(const Plan& plan, Rejections& out) {
     need("model.attention_heads", plan.model.attention_heads);
     need("model.kv_heads", plan.model.kv_heads);
     need("model.head_dim", plan.model.head_dim);
-    need("model.ffn_hidden_size", plan.model.ffn_hidden_size);
+    if (plan.model.expert_layers() < plan.model.layers) need("model.ffn_hidden_size", plan.model.ffn_hidden_size);
     need("model.vocab_size", plan.model.vocab_size);
     // Both bounded: their product fits.
     if (plan.cluster.nodes < 1 || plan.cluster.devices_per_node < 1 ||
@@ -346,6 +346,7 @@ std::string text(const Rejection& r) {
 std::vector<Rejection> check(const Plan& plan) {
     Rejections out;
     check_sizes(plan, out);
+    check_experts(plan, out);
     if (!out.empty()) return out;
     check_magnitude(plan, out);
     check_world(plan, out);

@@ -50,4 +50,7 @@ void check_added_magnitude(const Plan& plan, const Framework& framework, std::ve
 void check_shard(const Plan& plan, std::vector<Rejection>& out);
 void check_overlap(const Plan& plan, std::vector<Rejection>& out);
 
+// Whether a layer's experts can be shared out as the plan says (plan/check_experts.cpp).
+void check_experts(const Plan& plan, std::vector<Rejection>& out);
+
 }  // namespace foretrain::check_rules

@@ -109,6 +109,15 @@ TEST(FrontDoor, ShowsWhatFewModelsHave) {
     EXPECT_TRUE(contains(phi, "attention and MLP in parallel, behind one norm")) << phi;
     EXPECT_TRUE(contains(phi, "turns 32 elements of 80")) << phi;
     EXPECT_FALSE(contains(call({"models", "show", "llama-3-8b"}).out, "note"));
+    const std::string maverick = call({"models", "show", "llama-4-maverick"}).out;
+    EXPECT_TRUE(contains(maverick, "(400 711 848 960), 17.18 B of them active")) << maverick;
+    EXPECT_TRUE(contains(maverick, "1 of 128, each 8192 wide, SiLU, gated, in 24 of 48 layers")) << maverick;
+    const std::string deepseek = call({"models", "show", "deepseek-v3"}).out;
+    EXPECT_TRUE(contains(deepseek, "128 heads of 128 + 64 with rope, values of 128")) << deepseek;
+    EXPECT_TRUE(contains(deepseek, "multi-token prediction are not planned")) << deepseek;
+    const Json gpt_oss = Json::parse(call({"models", "show", "gpt-oss-20b", "--format", "json"}).out, "out");
+    EXPECT_EQ(gpt_oss.at("active_parameters").integer(1, 1'000'000'000'000), 4'187'440'704);
+    EXPECT_TRUE(gpt_oss.at("moe").at("router_bias").boolean());
 }
 
 TEST(FrontDoor, SaysWhatItMadeOfAModel) {

@@ -68,7 +68,8 @@ constexpr const char* qwen3_small = R"({"model_type": "qwen3", "hidden_size": 10
     "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
     "vocab_size": 151936, "tie_word_embeddings": true})";
 constexpr const char* mixtral = R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "num_local_experts": 8})";
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "vocab_size": 32000})";
 
 constexpr const char* forty_layers = R"({"layers": 40, "hidden_size": 512, "attention_heads": 8, "vocab_size": 1024})";
 constexpr const char* nine_layers = R"({"layers": 9, "hidden_size": 512, "attention_heads": 8, "vocab_size": 1024})";
@@ -300,7 +301,6 @@ const std::vector<UserCase> files{
      batch("8", "1", "8", {"--tensor", "8"}),
      done,
      {"tp 8"}},
-    {"C064", "experts", mixtral, batch("8", "1", "8"), bad_input, {"model_type", "mixtral"}},
 };
 
 class UserCases : public ::testing::TestWithParam<UserCase> {};
@@ -397,6 +397,11 @@ TEST(UserCase, C060TiedEmbeddingsCountOnce) {
         "bias": false})");
     // 2 x 50304 x 768 embedding and head, 12 x 12 x 768^2; the norms' own weights are not in the published count.
     EXPECT_EQ(parameter_count(untied) - (2 * 12 + 1) * 768, 162'201'600);
+}
+
+TEST(UserCase, C064AMixtureCountsAllItsExpertsAndItsOwnHead) {
+    EXPECT_EQ(parameter_count(model(mixtral)), 46'702'792'704);
+    EXPECT_EQ(active_parameter_count(model(mixtral)), 12'879'925'248);
 }
 
 // C061: the count has a tied table once; first and last stage each hold one, with gradients and state.

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <thread>
 
+#include "base/least_squares.h"
 #include "exec/calibrate_cases.h"
 #include "exec/group_bench.h"
 #include "exec/kernel_bench.h"
-#include "exec/least_squares.h"
 #include "hardware/cluster_file.h"
 #include "kernels/cpu/cpu_kernels.h"
 

@@ -113,7 +113,6 @@ TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
         {"precision fp8", {.training = R"("global_batch_size": 32, "sequence_length": 2048, "precision": "fp8")"}},
-        {"moe", {.model = Parts{}.model + R"(, "moe": {"experts": 8, "topk": 2})"}},
         {"expert", {.parallelism = R"("expert": 2)"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},

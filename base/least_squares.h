@@ -20,7 +20,8 @@ std::vector<double> fit_linear(const std::function<double(std::size_t, const std
                                std::size_t constants, const std::vector<double>& measured);
 
 // A local minimum of `f` near `start`, by the simplex method of Nelder and Mead.
-std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start);
+std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start,
+                             int rounds = 2000);
 
 struct FitError {
     double median = 0, p80 = 0, p90 = 0;  // of |predicted / measured - 1|

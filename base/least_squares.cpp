@@ -1,4 +1,4 @@
-#include "exec/least_squares.h"
+#include "base/least_squares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -75,7 +75,8 @@ std::vector<double> fit_linear(const std::function<double(std::size_t, const std
     return fit_nonnegative(rows, measured);
 }
 
-std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start) {
+std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start,
+                             int rounds) {
     std::vector<Vertex> simplex{{start, f(start)}};
     for (std::size_t i = 0; i < start.size(); ++i) {
         Point p = start;
@@ -83,7 +84,6 @@ std::vector<double> minimise(const std::function<double(const std::vector<double
         simplex.push_back({p, f(p)});
     }
     const auto better = [](const Vertex& x, const Vertex& y) { return x.value < y.value; };
-    constexpr int rounds = 2000;
     for (int round = 0; round < rounds; ++round) {
         std::sort(simplex.begin(), simplex.end(), better);
         Vertex& worst = simplex.back();
