@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 6> collectives{"all_reduce", "all_gather", "reduce_scatter",
                                                       "sendrecv",   "alltoall",   "broadcast"};
 // Of a line of results: size, count, type, redop, root, time, algorithm and bus bandwidth.
-constexpr std::size_t size_column = 0, time_column = 5, bus_column = 7, fewest_columns = 8;
+constexpr std::size_t size_column = 0, time_column = 5, bus_column = 7;
 
 std::vector<std::string_view> words_of(std::string_view line) {
     std::vector<std::string_view> words;
