@@ -61,6 +61,13 @@ std::string short_forms(const std::vector<std::string>& names) {
     return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, " "));
 }
 
+std::string by_name_only() {
+    std::vector<std::string> names;
+    for (const std::string& reference : references())
+        if (framework_named(reference).by_name_only) names.push_back(reference);
+    return joined(names);
+}
+
 std::string frameworks_table() {
     TextTable t({"framework", "version", "ZeRO", "schedules", "recompute", "context"}, 6);
     for (const std::string& reference : references()) {
@@ -71,16 +78,21 @@ std::string frameworks_table() {
     }
     return t.text() +
            wrapped(
-               "Of a framework the newest version, its last, is meant where none is named. schedules: v also "
-               "interleaved, - no pipeline; recompute: sele selective, bloc N layers of a stage, segm in groups, "
-               "ever each Nth layer; context: ring, a2a all-to-all. `foretrain frameworks show NAME[@VERSION]` has the "
-               "rest and the sources.",
+               "Of a framework the newest version is meant where none is named: its last, but for versions of one way "
+               "to use it (" +
+                   by_name_only() +
+                   "). schedules: v also "
+                   "interleaved, - no pipeline; recompute: sele selective, bloc N layers of a stage, segm in groups, "
+                   "ever each Nth layer; context: ring, a2a all-to-all. `foretrain frameworks show NAME[@VERSION]` has "
+                   "the "
+                   "rest and the sources.",
                0, columns);
 }
 
 std::string framework_text(const Framework& f) {
     TextTable t({"", ""}, 2);
-    t.row({"versions", joined(framework_versions(f.name)) + "; the last where none is named"});
+    t.row({"versions",
+           joined(framework_versions(f.name)) + "; " + framework_named(f.name).version + " where none is named"});
     t.row({"ZeRO", joined(stages(f.zero_stages)) +
                        (f.zero_stages_in_part.empty()
                             ? ""

@@ -36,7 +36,8 @@ constexpr Field fields[] = {
      "software that runs the plan (the cluster's default), and which of it (the newest)"},
     {"training", "global_batch_size", "global-batch-size", Kind::size, "N", "samples a step"},
     {"training", "sequence_length", "sequence-length", Kind::size, "N", "tokens a sample"},
-    {"training", "precision", "precision", Kind::text, "TYPE", "bf16, fp16, fp32 or fp64 (bf16)"},
+    {"training", "precision", "precision", Kind::text, "TYPE",
+     "bf16, fp16, fp32, fp64; fp8, mxfp8, nvfp4: of the layers' products (bf16)"},
     {"training", "learning_rate", "learning-rate", Kind::number, "X", "of AdamW (0.001)"},
     {"training", "beta1", "beta1", Kind::number, "X", "(0.9)"},
     {"training", "beta2", "beta2", Kind::number, "X", "(0.95)"},
@@ -67,6 +68,8 @@ constexpr Field fields[] = {
     {"overlap", "parameter_gather", "overlap-parameter-gather", Kind::on_off, "on|off",
      "ZeRO-3's, with computing (on)"},
     {"overlap", "pipeline", "overlap-pipeline", Kind::on_off, "on|off", "messages between stages, with computing (on)"},
+    {"overlap", "tensor", "overlap-tensor", Kind::on_off, "on|off",
+     "tensor collectives, with products (the framework's)"},
 };
 
 // Megatron-LM's, DeepSpeed's and torchtitan's names, and what people say.

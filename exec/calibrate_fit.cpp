@@ -62,7 +62,13 @@ GemmFit fit_gemm(const Measurements& m, DType type, double bandwidth, const Birt
     for (const KernelMeasurement& k : m.kernels) {
         const auto* a = std::get_if<GemmArgs>(&k.args);
         if (a == nullptr || a->type != type) continue;
-        shapes.push_back({a->m, a->n, a->k, size_of(a->type), size_of(a->output), a->accumulate});
+        shapes.push_back({.m = a->m,
+                          .n = a->n,
+                          .k = a->k,
+                          .input_bytes = operand_bytes(a->type),
+                          .output_bytes = size_of(a->output),
+                          .accumulate = a->accumulate,
+                          .stored_bytes = size_of(a->type)});
         measured.push_back(k.us);
         core.flops = std::max(core.flops, 2 * static_cast<double>(a->m * a->n * a->k) / k.us);
     }

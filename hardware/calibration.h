@@ -41,10 +41,11 @@ struct GemmConstants {
     double wave_quantisation = 0;  // share of a full wave that the rest of the last one costs: 0 to 1
     double p = 4;                  // of the norm that joins computing and memory
     double launch_us = 0;
-    double sustained = 0;   // slower in training than in a call of a few microseconds, by this share
-    double throttle = 0;    // the same of a benchmark of calls that last milliseconds: gemm_burst_us
-    double split_cost = 1;  // of the traffic of partial sums, where k is split
-    double epilogue = 0;    // of the time to write the output
+    double sustained = 0;     // slower in training than in a call of a few microseconds, by this share
+    double throttle = 0;      // the same of a benchmark of calls that last milliseconds: gemm_burst_us
+    double split_cost = 1;    // of the traffic of partial sums, where k is split
+    double epilogue = 0;      // of the time to write the output
+    double quantisation = 0;  // times m k / bandwidth: inputs that are quantised on the way in
     std::vector<std::pair<int, int>> tiles{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     std::vector<int> splits{1, 2, 4, 8};
     double spread = 0;
@@ -139,12 +140,6 @@ struct NetworkConstants {
     BirthCertificate born;
     bool operator==(const NetworkConstants&) const = default;
 };
-
-// bf16 of fp16 and the reverse; every other type is its own.
-constexpr DType other_half(DType type) {
-    if (type == DType::fp16) return DType::bf16;
-    return type == DType::bf16 ? DType::fp16 : type;
-}
 
 struct Calibration {
     std::vector<GemmConstants> gemm;

@@ -13,7 +13,8 @@ namespace foretrain {
 
 DType dtype_of(const Json& at, const std::string& name) {
     if (const auto t = dtype_from_name(name)) return *t;
-    at.fail(fmt::format("\"{}\"", name), "an element type", nearest(name, {"fp64", "fp32", "bf16", "fp16", "fp8"}));
+    at.fail(fmt::format("\"{}\"", name), "an element type",
+            nearest(name, {"fp64", "fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"}));
 }
 
 std::optional<Carried> carried_over(FieldReader& in) {

@@ -111,6 +111,9 @@ public:
     }
     void operator()(const char* name, const BirthCertificate& x);
 
+    // A member with a form of its own.
+    void put(const char* name, Json value) { out_.set(name, std::move(value)); }
+
     // What is unknown where it is zero or empty is left out.
     template <class T, class... Range>
     void unless_zero(const char* name, const T& x, Range... range) {
@@ -165,6 +168,7 @@ void visit(Visitor& v, GemmConstants& g) {
     v.unless_zero("throttle", g.throttle, 0.0, 10.0);
     v("split_cost", g.split_cost, 0.0, 1e3);
     v("epilogue", g.epilogue, 0.0, 1e3);
+    v.unless_zero("quantisation", g.quantisation, 0.0, 1e3);
     v("spread", g.spread, 0.0, widest_spread);
     v("born", g.born);
 }

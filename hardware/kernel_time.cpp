@@ -70,6 +70,7 @@ PreparedGemm prepare(const GemmConstants& c, const Processor& processor) {
     g.split_cost = c.split_cost;
     g.epilogue = c.epilogue;
     g.launch = c.launch_us;
+    g.quantisation = c.quantisation;
     g.slower = 1 + c.sustained;
     g.throttle = c.throttle;
     return g;
@@ -79,16 +80,16 @@ namespace {
 
 double cold_gemm_us(const GemmShape& s, const PreparedGemm& g) {
     const double elements = static_cast<double>(s.m) * static_cast<double>(s.n);
-    const double inputs =
-        static_cast<double>(s.m + s.n) * static_cast<double>(s.k) * static_cast<double>(s.input_bytes);
-    // The tables hold outputs of the input's type. One that is added to pays for what it moves beyond
+    const double inputs = static_cast<double>(s.m + s.n) * static_cast<double>(s.k) * s.input_bytes;
+    // The tables hold outputs of the type that inputs are stored in. One that is added to pays for what it moves beyond
     // that: 4 + 4 - 2 bytes an element when bf16 products go into fp32 sums.
-    const double written = static_cast<double>(s.accumulate ? s.input_bytes : s.output_bytes);
+    const double written = static_cast<double>(s.accumulate ? s.stored_bytes : s.output_bytes);
     const double beyond = s.accumulate ? 2 * static_cast<double>(s.output_bytes) - written : 0;
 
     const double compute = compute_us(s, g);
     const double memory = (inputs + written * elements) * g.us_per_byte / operand_efficiency;
-    const double us = p_norm(compute, memory, g.p) + g.epilogue * written * elements * g.us_per_byte + g.launch;
+    double us = p_norm(compute, memory, g.p) + g.epilogue * written * elements * g.us_per_byte + g.launch;
+    us += g.quantisation * static_cast<double>(s.m) * static_cast<double>(s.k) * g.us_per_byte;
     return us + accumulate_exposed * beyond * elements * g.us_per_byte / accumulate_efficiency;
 }
 

@@ -28,9 +28,10 @@ struct Processor {
 // C (m, n) = A (m, k) B (k, n) [+ C].
 struct GemmShape {
     std::int64_t m = 0, n = 0, k = 0;
-    std::int64_t input_bytes = 2;   // of an element of A and B
+    double input_bytes = 2;         // of an element of A and B, as the product reads them
     std::int64_t output_bytes = 2;  // of an element of C
     bool accumulate = false;        // C is read as well
+    std::int64_t stored_bytes = 2;  // of an element of A and B before they are quantised, if they are
 };
 
 // GemmConstants with everything that does not depend on the shape worked out.
@@ -45,6 +46,7 @@ struct PreparedGemm {
     double per_multiprocessor = 1;  // 1 / multiprocessors
     double us_per_byte = 0;         // 1 / bandwidth
     double tile_overhead = 0, wave_quantisation = 0, p = 1, split_cost = 0, epilogue = 0, launch = 0;
+    double quantisation = 0;
     double slower = 1;  // 1 + sustained
     double throttle = 0;
 };
@@ -56,8 +58,9 @@ PreparedGemm prepare(const GemmConstants& constants, const Processor& processor)
 //   tile = 2 tm tn (k/s) / (P/S * efficiency * I/(I + intensity)) + tile_overhead
 //   Tc   = min over tiles and splits of waves * tile + [s>1] split_cost * 8 s m n / bw
 //   Tm   = (operand bytes) / (0.9 bw)
-//   T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch;  times (1 + sustained)
-// An output that is added to counts above as one of the input's type, as the tables hold it, and pays
+//   T    = (Tc^p + Tm^p)^(1/p) + epilogue * (output bytes)/bw + launch + quantisation * m k/bw;
+//          times (1 + sustained)
+// An output that is added to counts above as one of the type that inputs are stored in, as the tables hold it, and pays
 // half of what it moves beyond that at 0.85 bw: 0.5 (4 + 4 - 2) m n for bf16 products in fp32 sums.
 double gemm_us(const GemmShape& shape, const PreparedGemm& gemm);
 

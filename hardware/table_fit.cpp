@@ -65,7 +65,13 @@ Constants search(const Constants& start, const std::vector<Knob<Constants>>& kno
 }
 
 GemmShape shape_of(const MeasuredGemm& r) {
-    return {r.m, r.n, r.k, size_of(r.dtype), size_of(r.dtype) < 2 ? 2 : size_of(r.dtype)};
+    const std::int64_t stored = is_quantised(r.dtype) ? size_of(DType::bf16) : size_of(r.dtype);
+    return {.m = r.m,
+            .n = r.n,
+            .k = r.k,
+            .input_bytes = operand_bytes(r.dtype),
+            .output_bytes = stored,
+            .stored_bytes = stored};
 }
 
 void need_rows(std::size_t rows, const char* of) {
@@ -100,15 +106,16 @@ GemmTableFit fit_gemm_table(const std::vector<MeasuredGemm>& rows, const GemmCon
     need_rows(rows.size(), "products");
     const Halves<MeasuredGemm> halves(rows, options.seed);
     using G = GemmConstants;
-    const std::vector<Knob<G>> knobs{{&G::efficiency, 0.05, 2},
-                                     {&G::intensity, 0.01, 500},
-                                     {&G::tile_overhead_us, 1e-3, 50},
-                                     {&G::wave_quantisation, 0, 1},
-                                     {&G::p, 1, 20},
-                                     {&G::launch_us, 0.1, 100},
-                                     {&G::throttle, 0, 0.3},
-                                     {&G::split_cost, 0.1, 10},
-                                     {&G::epilogue, 1e-3, 10}};
+    std::vector<Knob<G>> knobs{{&G::efficiency, 0.05, 2},
+                               {&G::intensity, 0.01, 500},
+                               {&G::tile_overhead_us, 1e-3, 50},
+                               {&G::wave_quantisation, 0, 1},
+                               {&G::p, 1, 20},
+                               {&G::launch_us, 0.1, 100},
+                               {&G::throttle, 0, 0.3},
+                               {&G::split_cost, 0.1, 10},
+                               {&G::epilogue, 1e-3, 10}};
+    if (is_quantised(start.dtype)) knobs.push_back({&G::quantisation, 0, 20});
     const auto total = [&](const G& c) {
         const PreparedGemm prepared = prepare(c, processor);
         double sum = 0;

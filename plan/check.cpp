@@ -291,10 +291,13 @@ void check_vocabulary(const Plan& plan, const Framework& f, Rejections& out) {
 
 void check_calibration(const Plan& plan, Rejections& out) {
     const DeviceSpec& d = plan.cluster.device;
-    const DType t = plan.training.precision;
-    const auto peak = d.peak.find(t);
-    if (peak != d.peak.end() && peak->second.per_second > 0 && d.calibration.gemm_for(t) != nullptr &&
-        !d.calibration.attention.forward.efficiency.empty() && !d.calibration.attention.backward.efficiency.empty())
+    const DType t = plan.training.computes();
+    const auto multiplies = [&](DType type) {
+        const auto peak = d.peak.find(type);
+        return peak != d.peak.end() && peak->second.per_second > 0 && d.calibration.gemm_for(type) != nullptr;
+    };
+    if (multiplies(t) && multiplies(plan.training.precision) && !d.calibration.attention.forward.efficiency.empty() &&
+        !d.calibration.attention.backward.efficiency.empty())
         return;
     std::string allowed;
     for (const GemmConstants& g : d.calibration.gemm)
@@ -384,7 +387,7 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
                        .rule = "is a profile for predictions; only foretrain's own engine executes plans",
                        .allowed = "foretrain",
                        .suggestion = "foretrain"});
-    const DType t = plan.training.precision;
+    const DType t = plan.training.computes();
     if (t != DType::fp32 && t != DType::fp64)
         out.push_back({.reason = "precision_not_runnable",
                        .field = "training.precision",

@@ -52,12 +52,14 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
         refuse("framework_pipeline", "parallelism.pipeline", std::to_string(p.pipeline), "1");
     if (p.virtual_pipeline > 1 && !f.interleaves)
         refuse("framework_interleaving", "parallelism.virtual_pipeline", std::to_string(p.virtual_pipeline), "1");
-    if (!contains(f.precisions, plan.training.precision))
-        refuse("framework_precision", "training.precision", std::string(name_of(plan.training.precision)),
+    if (!contains(f.precisions, plan.training.computes()))
+        refuse("framework_precision", "training.precision", std::string(name_of(plan.training.computes())),
                names_of(f.precisions, [](DType t) { return name_of(t); }));
     if (!contains(f.recompute, p.recompute.kind))
         refuse("framework_recompute", "parallelism.recompute", describe(p.recompute),
                names_of(f.recompute, [](Recompute::Kind k) { return name_of(k); }));
+    if (p.overlap.tensor && !f.costs.overlap.tensor_in_pieces)
+        refuse("framework_tensor_overlap", "parallelism.overlap.tensor", "true", "false");
     if (p.context > 1 && !contains(f.context_methods, p.context_method))
         refuse("framework_context_method", "parallelism.context_method", std::string(name_of(p.context_method)),
                names_of(f.context_methods, [](ContextMethod c) { return name_of(c); }));

@@ -42,7 +42,7 @@ const Framework* find_framework(std::string_view reference) {
     const bool newest = wanted.name.size() == reference.size();
     const Framework* found = nullptr;
     for (const Framework& f : profiles())
-        if (f.name == wanted.name && (newest || f.version == wanted.version)) found = &f;
+        if (f.name == wanted.name && (newest ? !f.by_name_only : f.version == wanted.version)) found = &f;
     return found;
 }
 
@@ -112,9 +112,10 @@ UnknownFramework unknown_framework(std::string_view reference) {
     return {fmt::format("{}", fmt::join(known, ", ")), nearest(wanted.name.substr(0, 80), known)};
 }
 
-StateTypes state_types(DType precision) {
+StateTypes state_types(DType precision, DType half_gradient) {
+    if (half_gradient == DType::fp16 && precision != DType::fp16) half_gradient = DType::fp32;
     if (precision == DType::bf16 || precision == DType::fp16)
-        return {.weight = precision, .gradient = DType::fp32, .optimizer = DType::fp32, .master = true};
+        return {.weight = precision, .gradient = half_gradient, .optimizer = DType::fp32, .master = true};
     return {.weight = precision, .gradient = precision, .optimizer = precision, .master = false};
 }
 

@@ -3,7 +3,8 @@
 // collectives. Profiles are data with sources (plan/presets/frameworks/*.json, embedded); check, sweep,
 // the body builder and the cost model obey them.
 //
-// A framework has several versions, of which the newest is meant where none is named.
+// A framework has several versions, of which the newest is meant where none is named, but for those that stand
+// for one way to use it and are meant only by name.
 //
 //   const Framework& f = framework_named("megatron-lm");
 //   const Framework& g = framework_named("megatron-lm@2021");
@@ -44,12 +45,20 @@ struct Framework {
     bool has_tensor_ranks = true;
     bool has_pipeline = true;
     bool interleaves = false;  // several chunks a stage (virtual_pipeline)
-    std::vector<DType> precisions;
+    // Layers that do not divide fill one stage after the other, embedding and head being one each: the last stage
+    // has what is left. Other frameworks want to be told.
+    bool fills_stages = false;
+    std::vector<DType> precisions;  // a plan's, by the words for them
     std::vector<Recompute::Kind> recompute;
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
     int default_zero_stage = 0;
     Overlap default_overlap;
+    DType half_gradient = DType::fp32;  // of training in 16 bits or fewer; fp16: of training in fp16 alone
+    bool reduces_whole = false;         // ZeRO-1 hands every replica all sums, of which it uses its own
+    // Kept beside each matrix of a layer in the formats that products compute in, bytes a weight by the device's
+    // dense bf16 peak: other devices multiply what stands in other orders.
+    StepsByType quantised_weights;
     std::int64_t vocab_multiple = 1;     // vocabulary is padded to this times the tensor ranks
     bool loss_fp32_copy = false;         // logits are copied to fp32 and kept for the backward pass
     bool recompute_stops_early = false;  // a recompute leaves out what the backward pass does not read
@@ -61,6 +70,7 @@ struct Framework {
     double step_spread = 0;
     bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
+    bool by_name_only = false;                   // no version that is meant where none is named
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
     bool operator==(const Framework&) const = default;
@@ -86,13 +96,13 @@ struct UnknownFramework {
 };
 UnknownFramework unknown_framework(std::string_view reference);
 
-// Element types that follow from the precision: gradients and optimizer state of 16-bit training
-// are fp32 with a master copy of the weights; otherwise all share the precision.
+// Element types that follow from the precision: the optimizer state of 16-bit training is fp32 with a master copy
+// of the weights, and gradients are fp32 unless the framework keeps them shorter; otherwise all share the precision.
 struct StateTypes {
     DType weight, gradient, optimizer;
     bool master = false;
 };
-StateTypes state_types(DType precision);
+StateTypes state_types(DType precision, DType half_gradient = DType::fp32);
 
 // Rows of embedding and head: the vocabulary padded as the framework pads it.
 std::int64_t padded_vocabulary(const ModelSpec& model, const Framework& framework, std::int64_t tensor_ranks);

@@ -6,6 +6,8 @@
 // What is a list of names, and attention's two forms, are in framework_file.cpp.
 #pragma once
 
+#include <optional>
+
 #include "hardware/fields.h"
 #include "plan/framework.h"
 
@@ -16,6 +18,46 @@ constexpr double least_factor = 0.1, most_factor = 100;
 constexpr std::int64_t most_operations = 100000;
 constexpr std::int64_t none_of_it = 0, all_of_it = 1000;  // per mille
 
+// {"forward": ..., "backward": ...}, both or none.
+template <class Pair>
+void both(FieldReader& in, const char* key, Pair& out, std::int64_t most) {
+    const Json value = in.take(key);
+    if (value.is_null()) return;
+    value.only_keys({"forward", "backward"});
+    out = {value.at("forward").integer(none_of_it, most), value.at("backward").integer(none_of_it, most)};
+}
+template <class Pair>
+void both(FieldWriter& out, const char* key, const Pair& pair, std::int64_t) {
+    Json value = Json::object();
+    out.put(key, value.set("forward", pair.forward).set("backward", pair.backward));
+}
+template <class Pair>
+void both(FieldReader& in, const char* key, std::optional<Pair>& out, std::int64_t most) {
+    Pair pair = out.value_or(Pair{-1, -1});
+    both(in, key, pair, most);
+    if (pair.forward >= 0) out = pair;
+}
+template <class Pair>
+void both(FieldWriter& out, const char* key, const std::optional<Pair>& pair, std::int64_t most) {
+    if (pair) both(out, key, *pair, most);
+}
+
+// {"bf16": {"1": 1, "1500": 1.3}}: what is not named stays as it was.
+inline void by_type(FieldReader& in, const char* key, StepsByType& out, double least, double most) {
+    const Json types = in.take(key);
+    if (types.is_null()) return;
+    for (const std::string& name : types.keys()) {
+        const auto type = dtype_from_name(name);
+        if (!type) types.at(name).fail("\"" + name + "\"", "an element type as key");
+        out[*type] = by_count(types.at(name), "TFLOP/s", least, most);
+    }
+}
+inline void by_type(FieldWriter& out, const char* key, const StepsByType& steps, double, double) {
+    Json types = Json::object();
+    for (const auto& [type, figures] : steps) types.set(name_of(type), by_count(figures));
+    out.put(key, std::move(types));
+}
+
 template <class Visitor>
 void visit(Visitor& v, HostCosts& h) {
     v("forward_operations", h.forward_operations, none_of_it, most_operations);
@@ -23,7 +65,10 @@ void visit(Visitor& v, HostCosts& h) {
     v("operation_us", h.operation_us, 0.0, most_us);    // by the device's dense TFLOP/s
     v("collective_us", h.collective_us, 0.0, most_us);  // by ranks
     v("recompute_us", h.recompute_us, 0.0, most_us);
+    both(v, "embedding_operations", h.embedding, most_operations);
+    both(v, "head_operations", h.head, most_operations);
     v("waits_for_messages", h.waits_for_messages);
+    v("waits_for_batches", h.waits_for_batches);
 }
 
 template <class Visitor>
@@ -37,15 +82,19 @@ template <class Visitor>
 void visit(Visitor& v, MessageCosts& m) {
     v("each_us", m.each_us, 0.0, most_us);
     v("interleaved", m.interleaved, none_of_it, all_of_it);
+    v("split", m.split);
 }
 
 template <class Visitor>
 void visit(Visitor& v, OverlapCosts& o) {
-    v("tensor_forward", o.tensor_forward, none_of_it, all_of_it);
-    v("tensor_backward", o.tensor_backward, none_of_it, all_of_it);
+    v("tensor_forward", o.tensor.forward, none_of_it, all_of_it);
+    v("tensor_backward", o.tensor.backward, none_of_it, all_of_it);
+    both(v, "tensor_in_pieces", o.tensor_in_pieces, all_of_it);
     v("data_inside", o.data_inside, none_of_it, all_of_it);
     v("data_across", o.data_across, none_of_it, all_of_it);
     v("data_takes", o.data_takes, all_of_it, 30 * all_of_it);
+    v("parameters_take", o.parameters_take, none_of_it, all_of_it);
+    v("parameters_rank_us", o.parameters_rank_us, 0.0, most_us);
 }
 
 template <class Visitor>
@@ -67,21 +116,37 @@ void visit(Visitor& v, AttentionFactor& a) {
 template <class Visitor>
 void visit(Visitor& v, UnfusedAttention& u) {
     v("product_efficiency", u.product_efficiency, 0.01, 1.0);
-    v("forward_bytes", u.forward_bytes, 0.0, 1000.0);
-    v("backward_bytes", u.backward_bytes, 0.0, 1000.0);
+    v("forward_bytes", u.forward_bytes, 4.0, 1000.0);
+    v("backward_bytes", u.backward_bytes, 8.0, 1000.0);
     v("score_bytes", u.score_bytes, std::int64_t{0}, std::int64_t{64});
+    v("softmax_multiple", u.softmax_multiple, std::int64_t{1}, std::int64_t{1024});
+    v("without_softmax_kernel", u.without_softmax_kernel, 1.0, most_factor);
+    v("operations_without", u.operations_without, std::int64_t{0}, std::int64_t{1000});
+    v("unaligned_products", u.unaligned_products, 1.0, most_factor);
+}
+
+// What stands in no group.
+template <class Visitor>
+void visit(Visitor& v, SoftwareCosts& c) {
+    v("straggling", c.straggling, 0.0, 1.0);
+    by_type(v, "gemm", c.gemm, 0.1, 10.0);
 }
 
 template <class Visitor>
 void visit(Visitor& v, Framework& f) {
     v("runnable", f.runnable);
+    v("by_name_only", f.by_name_only);
     v("has_tensor_ranks", f.has_tensor_ranks);
     v("has_pipeline", f.has_pipeline);
     v("interleaves", f.interleaves);
+    v("fills_stages", f.fills_stages);
     v("default_sequence_parallel", f.default_sequence_parallel);
     v("default_zero_stage", f.default_zero_stage, 0, 3);
     v("default_gradient_overlap", f.default_overlap.gradient_reduce);
     v("default_parameter_overlap", f.default_overlap.parameter_gather);
+    v("default_tensor_overlap", f.default_overlap.tensor);
+    v("reduces_whole", f.reduces_whole);
+    by_type(v, "quantised_weights", f.quantised_weights, 0.0, 8.0);
     v("vocab_multiple", f.vocab_multiple, std::int64_t{1}, std::int64_t{1} << 20);
     v("loss_fp32_copy", f.loss_fp32_copy);
     v("recompute_stops_early", f.recompute_stops_early);

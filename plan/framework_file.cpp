@@ -18,7 +18,8 @@ constexpr const char* framework_format = "foretrain.framework/1";
 const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
 const std::vector<std::string> recompute_names{"none", "selective", "full", "block", "segment", "every"};
 const std::vector<std::string> context_method_names{"ring", "all-to-all"};
-const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16"};
+const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
+const std::vector<std::string> half_gradient_names{"fp32", "bf16", "fp16"};
 
 // Element i of an enum whose values these are the names of.
 template <class Enum>
@@ -60,6 +61,9 @@ void read_abilities(FieldReader& in, const Json& value, Framework& f) {
         for (const Json& p : precisions.items())
             f.precisions.push_back(*dtype_from_name(precision_names[p.one_of(precision_names)]));
     }
+    if (const Json type = in.take("half_gradient"); !type.is_null())
+        f.half_gradient = *dtype_from_name(half_gradient_names[type.one_of(half_gradient_names)]);
+    f.by_name_only = false;                                       // each version's own
     if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
     visit(in, f);
 }
@@ -72,7 +76,8 @@ Json abilities_of(Framework f) {
         .set("schedules", list_of(f.schedules, schedule_names))
         .set("recompute", list_of(f.recompute, recompute_names))
         .set("context_methods", list_of(f.context_methods, context_method_names))
-        .set("precisions", std::move(precisions));
+        .set("precisions", std::move(precisions))
+        .set("half_gradient", name_of(f.half_gradient));
     FieldWriter w(out);
     visit(w, f);
     return out;
@@ -130,13 +135,13 @@ void read_costs(const Json& value, SoftwareCosts& c) {
     read_group(in, "overlap", c.overlap);
     read_group(in, "traffic", c.traffic);
     if (const Json attention = in.take("attention"); !attention.is_null()) read_attention(attention, c);
-    in("gemm", c.gemm, 0.1, 10.0);
+    visit(in, c);
     in.finish();
 }
 
 // Those that need no source: what is no figure, and what the source of another figure says.
 bool needs_source(const std::string& key) {
-    for (const char* none : {"version", "like", "costs", "sources", "runnable", "step_spread_assumed"})
+    for (const char* none : {"version", "like", "costs", "sources", "runnable", "by_name_only", "step_spread_assumed"})
         if (key == none) return false;
     return true;
 }
@@ -280,8 +285,9 @@ Json costs_to_json(const SoftwareCosts& c) {
         .set("overlap", group_of(c.overlap))
         .set("traffic", group_of(c.traffic))
         .set("attention", attention_of(c));
+    SoftwareCosts rest = c;
     FieldWriter w(out);
-    w("gemm", c.gemm, 0.1, 10.0);
+    visit(w, rest);
     return out;
 }
 

@@ -166,6 +166,9 @@ VersionChoice choose_version(const RunSoftware& software) {
         return disagree("compiled", *software.compiled ? "layers were compiled" : "layers were not compiled");
     if (!ask(software.flash_attention, [](const Framework& f) { return f.costs.unfused.product_efficiency == 0; }))
         return disagree("attention", *software.flash_attention ? "attention was fused" : "attention was unfused");
+    if (const Versions usual = kept(versions, [](const Framework& f) { return !f.by_name_only; });
+        named.empty() && !usual.empty())
+        versions = usual;
     VersionChoice choice;
     choice.reference = reference_of(*versions.back());
     choice.assumed = named.empty() && software.release.empty() && framework_versions(software.name).size() > 1;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct Overlap {
     bool gradient_reduce = true;   // reduce a layer's gradients while earlier layers run backward
     bool parameter_gather = true;  // gather the next layer's parameters (ZeRO-3) while this one computes
     bool pipeline = true;          // compute while messages between stages are under way
+    bool tensor = false;           // send what tensor ranks exchange in pieces, beside the products around it
     bool operator==(const Overlap&) const = default;
 };
 
@@ -44,7 +46,11 @@ struct Training {
     std::int64_t global_batch_size = 0;  // samples a step
     std::int64_t sequence_length = 0;    // tokens a sample
     DType precision = DType::bf16;       // of weights and activations; fp64 only to run and compare
-    double learning_rate = 1e-3;         // AdamW, constant
+    // What the products of the layers' matrices compute in where it is fewer bits, of inputs quantised on the way
+    // in; attention, embedding and head do not. A file says "precision": "fp8" for fp8 over bf16.
+    std::optional<DType> products;
+    DType computes() const { return products.value_or(precision); }  // the word for it in files
+    double learning_rate = 1e-3;                                     // AdamW, constant
     double beta1 = 0.9;
     double beta2 = 0.95;
     double epsilon = 1e-8;

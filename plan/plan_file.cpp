@@ -80,11 +80,11 @@ void refuse_unless_neutral(const Json& parent, const char* key, const Json& neut
     value.unsupported(value.found(), neutral.is_null() ? "the key left out" : neutral.dump(-1));
 }
 
-DType precision_from(const Json& value) {
-    const std::vector<std::string> names{"fp64", "fp32", "bf16", "fp16"};
-    if (const std::string name = value.string(); name == "fp8" || name == "mxfp8" || name == "nvfp4")
-        value.unsupported(value.found(), fmt::format("{}", fmt::join(names, ", ")));
-    return *dtype_from_name(names[value.one_of(names)]);
+void read_precision(const Json& value, Training& t) {
+    const std::vector<std::string> names{"fp64", "fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
+    const DType type = *dtype_from_name(names[value.one_of(names)]);
+    t.precision = is_quantised(type) ? DType::bf16 : type;
+    t.products = is_quantised(type) ? std::optional(type) : std::nullopt;
 }
 
 Training training_from(const Json& value) {
@@ -101,7 +101,7 @@ Training training_from(const Json& value) {
     Training t;
     t.global_batch_size = value.at("global_batch_size").integer(1, largest);
     t.sequence_length = value.at("sequence_length").integer(1, largest);
-    if (value.has("precision")) t.precision = precision_from(value.at("precision"));
+    if (value.has("precision")) read_precision(value.at("precision"), t);
     const auto number = [&](const char* key, double& x, double least, double most) {
         if (value.has(key)) x = value.at(key).number(least, most);
     };
@@ -139,11 +139,11 @@ Json recompute_to_json(const Recompute& r) {
 }
 
 Overlap overlap_from(const Json& value, const Framework& framework) {
-    refuse_unless_neutral(value, "tensor", Json(false));
     Overlap o = framework.default_overlap;
     if (value.has("gradient_reduce")) o.gradient_reduce = value.at("gradient_reduce").boolean();
     if (value.has("parameter_gather")) o.parameter_gather = value.at("parameter_gather").boolean();
     if (value.has("pipeline")) o.pipeline = value.at("pipeline").boolean();
+    if (value.has("tensor")) o.tensor = value.at("tensor").boolean();
     return o;
 }
 
@@ -244,7 +244,7 @@ Json plan_to_json(const Plan& plan) {
     Json training = Json::object();
     training.set("global_batch_size", t.global_batch_size)
         .set("sequence_length", t.sequence_length)
-        .set("precision", name_of(t.precision))
+        .set("precision", name_of(t.computes()))
         .set("optimizer", "adamw")
         .set("learning_rate", t.learning_rate)
         .set("beta1", t.beta1)
@@ -264,7 +264,8 @@ Json parallelism_to_json(const Parallelism& p) {
     Json overlap = Json::object();
     overlap.set("gradient_reduce", p.overlap.gradient_reduce)
         .set("parameter_gather", p.overlap.parameter_gather)
-        .set("pipeline", p.overlap.pipeline);
+        .set("pipeline", p.overlap.pipeline)
+        .set("tensor", p.overlap.tensor);
     Json out = Json::object();
     out.set("tensor", p.tensor)
         .set("context", p.context)

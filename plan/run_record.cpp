@@ -102,33 +102,51 @@ Json model_of(const Json& record, std::int64_t sequence) {
     return learned ? model.set("max_positions", sequence) : model;
 }
 
-Json parallelism_of(const Json& record, RunRecord& out, std::optional<Refusal>& refusal) {
+// Layers of each stage where the first ones are as full as the fullest has to be, embedding and head counted as one
+// each; none if that leaves nothing for the last.
+std::vector<std::int64_t> filled_stages(std::int64_t layers, std::int64_t stages) {
+    const std::int64_t fullest = ceil_div(layers + 2, stages), last = layers - (stages - 1) * fullest + 1;
+    if (stages < 2 || last < 1) return {};
+    std::vector<std::int64_t> out(static_cast<std::size_t>(stages), fullest);
+    out.front() = fullest - 1;
+    out.back() = last;
+    return out;
+}
+
+// How layers that do not divide were spread, where the record does not say.
+void add_layout(const Json& stated, std::int64_t layers, bool fills_stages, Json& parallelism, RunRecord& out) {
+    for (const char* key : {"stage_layers", "first_stage_layers", "last_stage_layers", "embedding_and_head_as_layers"})
+        if (stated.has(key)) return;
+    const auto size = [&](const char* key) { return stated.has(key) ? stated.at(key).integer(1, largest) : 1; };
+    const std::int64_t stages = size("pipeline"), chunks_a_stage = size("virtual_pipeline");
+    if (stages > layers || chunks_a_stage > layers || layers % (stages * chunks_a_stage) == 0) return;
+    // So 126 layers were trained on 16 stages.
+    if ((layers + 2) % (stages * chunks_a_stage) == 0) {
+        parallelism.set("embedding_and_head_as_layers", true);
+        out.assumed.emplace_back("embedding and head counted as a layer each");
+    } else if (const auto list = filled_stages(layers, stages); fills_stages && chunks_a_stage == 1 && !list.empty()) {
+        Json each = Json::array();
+        for (const std::int64_t n : list) each.push(Json(n));
+        parallelism.set("stage_layers", std::move(each));
+        out.assumed.emplace_back("stages filled one after the other, embedding and head counted as a layer each");
+    }
+}
+
+Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
     if (!record.has("parallelism")) return Json::object();
     const Json stated = record.at("parallelism");
     Json parallelism = without(stated, {"schedule"});
-    const auto size = [&](const char* key) { return stated.has(key) ? stated.at(key).integer(1, largest) : 1; };
-    const std::int64_t chunks_a_stage = size("virtual_pipeline"), stages = size("pipeline");
+    const std::int64_t chunks_a_stage =
+        stated.has("virtual_pipeline") ? stated.at("virtual_pipeline").integer(1, largest) : 1;
     if (stated.has("schedule")) {
         const bool interleaved =
             stated.at("schedule").is_string() && stated.at("schedule").string() == "interleaved-1f1b";
         if (interleaved && chunks_a_stage == 1)
-            refusal = {"contradiction", "an interleaved schedule with one chunk a stage"};
+            out.assumed.emplace_back("one chunk a stage, though the schedule is an interleaved one");
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
-    // Where the layers do not divide but would with two more, embedding and head count as one each: so 126 layers
-    // were trained on 16 stages.
-    const Json model = record.at("model");
-    const std::vector<std::string> keys{"stage_layers", "first_stage_layers", "last_stage_layers",
-                                        "embedding_and_head_as_layers"};
-    const bool says = std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return stated.has(key); });
-    if (!says && model.has("layers")) {
-        const std::int64_t layers = model.at("layers").integer(1, largest);
-        const bool fits = stages <= layers && chunks_a_stage <= layers;
-        if (fits && layers % (stages * chunks_a_stage) != 0 && (layers + 2) % (stages * chunks_a_stage) == 0) {
-            parallelism.set("embedding_and_head_as_layers", true);
-            out.assumed.emplace_back("embedding and head counted as a layer each");
-        }
-    }
+    if (const Json model = record.at("model"); model.has("layers"))
+        add_layout(stated, model.at("layers").integer(1, largest), fills_stages, parallelism, out);
     return parallelism;
 }
 
@@ -161,12 +179,14 @@ std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
                            fmt::format("no preset of this GPU{}", meant.empty() ? "" : " (try " + meant + ")")};
         }
     }
-    std::optional<Refusal> contradiction;
+    const Framework* const framework =
+        software.framework.is_string() ? find_framework(software.framework.string()) : nullptr;
+    const bool fills_stages = framework != nullptr && framework->fills_stages;
     Json root = Json::object();
     root.set("model", model_of(record, record.at("training").at("sequence_length").integer(1, largest)))
         .set("cluster", record.at("cluster"))
         .set("training", training_of(record, out))
-        .set("parallelism", parallelism_of(record, out, contradiction));
+        .set("parallelism", parallelism_of(record, fills_stages, out));
     if (!software.framework.is_null()) root.set("framework", software.framework);
     try {
         // Written and parsed again, so that errors name the record's file and line.
@@ -174,8 +194,7 @@ std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
     } catch (const Unsupported& e) {
         return unsupported_in(record, e.text());
     }
-    if (contradiction) out.plan.reset();
-    return contradiction;
+    return std::nullopt;
 }
 
 // A source's runs share all of their ids but the last part; a name without parts says nothing of that kind.

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/units.h"
 
 namespace foretrain {
@@ -27,15 +30,26 @@ inline double figure_at(const Steps& steps, double at) {
     return figure;
 }
 
+// Such figures for each type that matrix products compute in.
+using StepsByType = std::map<DType, Steps>;
+
+struct Operations {
+    std::int64_t forward = 0, backward = 0;
+    bool operator==(const Operations&) const = default;
+};
+
 // The host runs ahead of the device until the device waits for it.
 struct HostCosts {
     std::int64_t forward_operations = 0, backward_operations = 0;  // of a layer
     // Of an operation, by the device's dense bf16 peak in TFLOP/s from which on it holds, ascending: new
     // devices stand beside new processors.
     Steps operation_us;
-    Steps collective_us;              // of a tensor collective, by ranks from which on it holds
-    double recompute_us = 0;          // of a layer run again, besides its operations
+    Steps collective_us;      // of a tensor collective, by ranks from which on it holds
+    double recompute_us = 0;  // of a layer run again, besides its operations
+    // Before the first layer (batch, masks, embedding) and after the last (norm, logits, loss).
+    Operations embedding, head;
     bool waits_for_messages = false;  // it does not run ahead from one pipeline message to the next
+    bool waits_for_batches = false;   // nor from one microbatch to the next, where a model begins
     bool operator==(const HostCosts&) const = default;
 };
 
@@ -53,16 +67,30 @@ struct StallCosts {
 struct MessageCosts {
     double each_us = 0;
     std::int64_t interleaved = 0;
+    // Each tensor rank sends its share of what all of them hold, and the receivers gather it.
+    bool split = false;
     bool operator==(const MessageCosts&) const = default;
+};
+
+// Shares in per mille of a tensor collective, for which compute waits; the rest is behind products.
+struct TensorShares {
+    std::int64_t forward = 1000, backward = 1000;
+    bool operator==(const TensorShares&) const = default;
 };
 
 // Shares in per mille of what a collective takes.
 struct OverlapCosts {
-    // For which compute waits, of a tensor collective; the rest is behind products.
-    std::int64_t tensor_forward = 1000, tensor_backward = 1000;
+    TensorShares tensor;
+    // The same where the plan asks for its overlap: collectives in pieces beside the products that need or make
+    // them. Nothing: the software cannot.
+    std::optional<TensorShares> tensor_in_pieces;
     // That compute loses to a collective over the data ranks that runs beside it, inside a node and across.
     std::int64_t data_inside = 0, data_across = 0;
     std::int64_t data_takes = 1000;  // of a collective over the data ranks: more than it need take
+    // Of the gathers of updated parameters at a step's end (ZeRO-1, 2), for which the next step waits.
+    std::int64_t parameters_take = 1000;
+    // Where they span nodes, of each rank that shares them out: one after the other sends its own to all others.
+    double parameters_rank_us = 0;
     bool operator==(const OverlapCosts&) const = default;
 };
 
@@ -86,7 +114,15 @@ struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
     std::int64_t score_bytes = 0;                  // kept of each for the backward pass
+    // Mask, softmax and dropout have a kernel of their own where the matrices of a microbatch are a multiple of so
+    // many. Elsewhere each is done by itself: so many times the bytes, and more operations of the host.
+    std::int64_t softmax_multiple = 1;
+    double without_softmax_kernel = 1;
+    std::int64_t operations_without = 0;
+    double unaligned_products = 1;  // times that products take whose head size is no multiple of 8
     bool operator==(const UnfusedAttention&) const = default;
+
+    bool has_softmax_kernel(std::int64_t matrices) const { return matrices % softmax_multiple == 0; }
 };
 
 struct SoftwareCosts {
@@ -97,8 +133,17 @@ struct SoftwareCosts {
     TrafficFactors traffic;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
-    Steps gemm;  // factors on matrix products, by the device's dense bf16 peak in TFLOP/s; empty: as measured
+    // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
+    double straggling = 0;
+    StepsByType gemm;  // factors on matrix products; where there is none: as measured
     bool operator==(const SoftwareCosts&) const = default;
+
+    // Half-precision types share what stands for either.
+    double gemm_takes(DType type, double dense_bf16_tera) const {
+        auto found = gemm.find(type);
+        if (found == gemm.end()) found = gemm.find(other_half(type));
+        return found == gemm.end() ? 1 : figure_at(found->second, dense_bf16_tera);
+    }
 
     // Where the device was measured with this attention; nullptr: it takes what was measured.
     const AttentionFactor* factor_for(std::string_view measured) const {

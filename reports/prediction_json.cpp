@@ -196,7 +196,7 @@ std::string prediction_csv_line(const Prediction& p) {
                                    a.embedding_and_head_as_layers ? "on" : "off",
                                    number(t.global_batch_size),
                                    number(t.sequence_length),
-                                   std::string(name_of(t.precision)),
+                                   std::string(name_of(t.computes())),
                                    p.feasible() ? "true" : "false",
                                    fmt::format("{}", fmt::join(reasons, " ")),
                                    known(timed, seconds(p.step)),

@@ -60,11 +60,11 @@ std::string line(std::string_view name, std::string_view value, std::string_view
 }
 
 std::string speed_table(const Prediction& p) {
-    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.precision);
+    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.computes());
     const std::string of =
         peak == p.plan.cluster.device.peak.end()
             ? "peak unknown"
-            : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.precision));
+            : fmt::format("of {:.4g} dense {} TFLOP/s", peak->second.tera(), name_of(p.plan.training.computes()));
     return line("Step time", figure(p.step), interval_text(p)) +
            line("Tokens/s", grouped(p.tokens_per_second()), grouped(tokens_per_second_per_device(p)) + " per GPU") +
            line("TFLOP/s per GPU", fmt::format("{:.4g}", p.model_tflops_per_device()), of) +
@@ -116,7 +116,7 @@ std::string heading(const Prediction& p) {
                                 plan.cluster.devices(), plan.cluster.devices() == 1 ? "" : "s", plan.cluster.nodes,
                                 plan.cluster.nodes == 1 ? "" : "s", framework_text(plan));
     s += fmt::format("  {}\n", as_asked(p));
-    s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.precision));
+    s += fmt::format("  batch {} x {} tokens, {}", t.global_batch_size, t.sequence_length, name_of(t.computes()));
     if (p.step.value > 0)
         s += fmt::format(", {} microbatch{} a step", plan.microbatches(), plan.microbatches() == 1 ? "" : "es");
     s += "\n";

@@ -120,7 +120,7 @@ std::string recommendation_table(const Recommendation& r) {
     std::string s =
         fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", base.model.name, base.cluster.name,
                     base.cluster.devices(), base.cluster.devices() == 1 ? "" : "s", base.training.global_batch_size,
-                    base.training.sequence_length, name_of(base.training.precision), framework_text(base));
+                    base.training.sequence_length, name_of(base.training.computes()), framework_text(base));
     if (r.sweep.best.empty()) {
         s += "There is no plan to recommend: none of " + grouped(static_cast<double>(r.sweep.enumerated)) +
              " is feasible.\n\n";

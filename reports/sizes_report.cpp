@@ -77,7 +77,7 @@ std::string sizes_table(const RangeResult& range) {
     const Plan& base = range.base;
     std::string s = fmt::format("{} on {}; batch {} x {} tokens, {}; framework {}\n\n", base.model.name,
                                 base.cluster.name, base.training.global_batch_size, base.training.sequence_length,
-                                name_of(base.training.precision), framework_text(base));
+                                name_of(base.training.computes()), framework_text(base));
     s += "Best plan of each size\n" + best_table(range);
     s += "  unbeaten in speed: no smaller size is as fast; in hours: none is faster for as few GPU-hours\n";
     if (any_tight(range)) s += "  " + std::string(tight_note);

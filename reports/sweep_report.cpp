@@ -140,7 +140,7 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
     std::string s =
         fmt::format("{} on {}, {} GPU{}; batch {} x {} tokens, {}; framework {}\n", r.base.model.name,
                     r.base.cluster.name, devices, devices == 1 ? "" : "s", r.base.training.global_batch_size,
-                    r.base.training.sequence_length, name_of(r.base.training.precision), framework_text(r.base));
+                    r.base.training.sequence_length, name_of(r.base.training.computes()), framework_text(r.base));
     if (r.best.empty()) {
         s += "No plan is feasible. " + counts(r) + left_out(r) + "\n" + fallen(r);
         return r.explanation ? s + "\n" + explanation_table(*r.explanation, nullptr) : s;

@@ -25,6 +25,9 @@ Time share_of(Time t, std::int16_t share) {
     return Time{thousands * share + (rest * share + whole / 2) / whole};
 }
 
+// Elements, 16 bytes: heads of another size leave the libraries their slower kernels.
+constexpr std::int64_t aligned_head = 8;
+
 [[noreturn]] void not_measured(const std::string& device, const std::string& field, DType type) {
     throw UserError({.file = "device " + device,
                      .field = field,
@@ -36,7 +39,10 @@ Time share_of(Time t, std::int16_t share) {
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    apply(framework_named(plan.framework).costs, plan.cluster.device);
+    const SoftwareCosts& costs = framework_named(plan.framework).costs;
+    apply(costs, plan.cluster.device);
+    if (costs.messages.split && !plan.parallelism.sequence_parallel) message_parts_ = plan.parallelism.tensor;
+    slower_ = 1 + costs.straggling * std::log2(static_cast<double>(plan.cluster.nodes));
 }
 
 CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
@@ -51,6 +57,7 @@ CostModel::CostModel(const ClusterSpec& cluster, const RankGrid& grid)
 
 void CostModel::prepare_kernels(const DeviceSpec& device) {
     const Calibration& c = device.calibration;
+    gemm_takes_.fill(1);
     memory_ = {0, device.memory_bandwidth.bytes_per_second * 1e-6, device.multiprocessors};
     for (const auto& [type, rate] : device.peak) {
         processors_[at(type)] = memory_;
@@ -84,7 +91,8 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
         attention_backward_takes_ = factor->backward;
     }
     unfused_ = costs.unfused;
-    if (!costs.gemm.empty()) gemm_takes_ = figure_at(costs.gemm, device.dense_bf16_tera());
+    for (std::size_t type = 0; type < dtype_count; ++type)
+        gemm_takes_[type] = costs.gemm_takes(static_cast<DType>(type), device.dense_bf16_tera());
 }
 
 void CostModel::place_groups(const ClusterSpec& cluster) {
@@ -117,9 +125,17 @@ const Processor& CostModel::processor(DType type) const {
 }
 
 double CostModel::gemm(const GemmArgs& a) const {
-    const auto& prepared = gemms_[at(a.type)];
-    if (!prepared) not_measured(device_, "calibration.gemm", a.type);
-    return gemm_us({a.m, a.n, a.k, size_of(a.type), size_of(a.output), a.accumulate}, *prepared) * gemm_takes_;
+    const DType type = a.computes();
+    const auto& prepared = gemms_[at(type)];
+    if (!prepared) not_measured(device_, "calibration.gemm", type);
+    const GemmShape shape{.m = a.m,
+                          .n = a.n,
+                          .k = a.k,
+                          .input_bytes = operand_bytes(type),
+                          .output_bytes = size_of(a.output),
+                          .accumulate = a.accumulate,
+                          .stored_bytes = size_of(a.type)};
+    return gemm_us(shape, *prepared) * gemm_takes_[at(type)];
 }
 
 double CostModel::attention(const AttentionShape& shape, DType type) const {
@@ -136,10 +152,15 @@ double CostModel::unfused_attention(const AttentionShape& shape, DType type) con
     const double keys = static_cast<double>(shape.keys > 0 ? shape.keys : shape.sequence);
     const double scores = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
                           static_cast<double>(shape.sequence) * keys;
+    const double unaligned = shape.head_dim % aligned_head != 0 ? unfused_.unaligned_products : 1;
+    const double softmax = unfused_.has_softmax_kernel(shape.batch * shape.heads) ? 1 : unfused_.without_softmax_kernel;
     const double flops = (shape.backward ? 8 : 4) * scores * static_cast<double>(shape.head_dim);
-    const double bytes = scores * (shape.backward ? unfused_.backward_bytes : unfused_.forward_bytes);
+    // The products write or read the scores, two bytes each time.
+    const double by_products = (shape.backward ? 8 : 4) * unaligned;
+    const double others = shape.backward ? unfused_.backward_bytes - 8 : unfused_.forward_bytes - 4;
+    const double bytes = scores * (by_products + others * softmax);
     const MemoryBound& m = memory_bound_[at(KernelKind::cast)];
-    return flops / (unfused_.product_efficiency * processor(type).flops) +
+    return flops * unaligned / (unfused_.product_efficiency * processor(type).flops) +
            memory_bound_us(std::llround(bytes), m.launch_us, m.efficiency, memory_);
 }
 
@@ -162,7 +183,7 @@ double CostModel::ring_step(const RingAttentionArgs& a) const {
 // What takes that long is out of all proportion, and many of them would not fit a Time.
 Time CostModel::took(double us) const {
     constexpr double most_us = 1000e6;
-    if (us <= most_us) return from_microseconds(us);
+    if (us <= most_us) return from_microseconds(us * slower_);
     throw UserError({.file = "plan on " + device_,
                      .field = "a kernel, collective or message",
                      .found = "takes more than 1000 s",
@@ -199,8 +220,10 @@ Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
 
 Time CostModel::message(Bytes bytes, std::int64_t stage, std::int64_t peer) const {
     const double line = message_line_gbps(grid_, stage, peer, devices_per_node_, network_);
-    return took(line > 0 ? network_message_us(bytes.value, line, network_.constants)
-                         : domain_message_us(bytes.value, domain_));
+    const std::int64_t part = ceil_div(bytes.value, message_parts_);
+    const Time sent =
+        took(line > 0 ? network_message_us(part, line, network_.constants) : domain_message_us(part, domain_));
+    return message_parts_ == 1 ? sent : sent + collective(InstructionKind::all_gather, Axis::tensor, bytes);
 }
 
 Time CostModel::instruction(const Instruction& i, const std::vector<KernelArgs>& kernels, std::int64_t stage) const {

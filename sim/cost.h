@@ -52,7 +52,6 @@ public:
     }
 
 private:
-    static constexpr std::size_t dtype_count = 6;
     struct MemoryBound {
         double launch_us = 0;
         double efficiency = 1;
@@ -74,8 +73,10 @@ private:
     std::array<std::optional<Processor>, dtype_count> processors_;
     std::array<std::optional<PreparedGemm>, dtype_count> gemms_;
     AttentionPass attention_forward_, attention_backward_;
-    double gemm_takes_ = 1;                                              // times what was measured
+    std::array<double, dtype_count> gemm_takes_;                         // times what was measured
     double attention_forward_takes_ = 1, attention_backward_takes_ = 1;  // times what was measured
+    double slower_ = 1;                                                  // everything: all ranks wait for the slowest
+    std::int64_t message_parts_ = 1;  // in which tensor ranks send what all of them hold
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
     Processor memory_;  // its bandwidth is all that memory-bound kernels need

@@ -60,7 +60,7 @@ HostMemory host_memory(const Prediction& p) {
     if (p.memory.empty()) return host;
     const Framework& framework = framework_named(plan.framework);
     if (framework.runnable) return host;
-    const StateTypes types = state_types(plan.training.precision);
+    const StateTypes types = state_types(plan.training.precision, framework.half_gradient);
     if (framework.builds_on_host && plan.parallelism.zero_stage == 3) {
         const Bytes largest{4 * largest_weight(plan, framework)};
         host.building = most_on_a_node(plan, [&](std::size_t) { return with_buffers(largest); });

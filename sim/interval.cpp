@@ -93,7 +93,11 @@ private:
         const Calibration& c = plan_.cluster.device.calibration;
         const SoftwareCosts& costs = framework_.costs;
         switch (part) {
-            case Part::gemm: return trust_in_gemm(c, plan_.training.precision);
+            case Part::gemm: {
+                const DType type = plan_.training.computes();
+                const bool differs = costs.gemm_takes(type, plan_.cluster.device.dense_bf16_tera()) != 1;
+                return differs ? fitted(trust_in_gemm(c, type)) : trust_in_gemm(c, type);
+            }
             case Part::attention: {
                 // Unfused, it moves its scores through memory: other constants, and fitted ones.
                 if (costs.unfused.product_efficiency > 0) return fitted(trust_in(c.memory_bound));

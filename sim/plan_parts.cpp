@@ -78,7 +78,7 @@ StageShape PlanParts::shape_of(std::int64_t stage, std::int64_t chunk) {
 
 PlanParts::MeshKey PlanParts::mesh_key() const {
     const RankGrid grid = plan_.grid();
-    return {grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard};
+    return {grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard, plan_.parallelism.sequence_parallel};
 }
 
 PlanParts::Mesh& PlanParts::mesh() {
@@ -88,7 +88,7 @@ PlanParts::Mesh& PlanParts::mesh() {
 
 const PlanParts::Messages& PlanParts::messages() {
     if (messages_ != nullptr) return *messages_;
-    const MessagesKey key{message_.value, chunks() > 1, plan_.parallelism.sequence_parallel};
+    const MessagesKey key{message_.value, chunks() > 1};
     const auto [known, fresh] = mesh().messages.try_emplace(key);
     if (fresh) {
         known->second.durations = timeline_durations(cost(), stages(), message_);
@@ -163,12 +163,8 @@ const ChunkState& PlanParts::state_of(const StageShape& shape) {
 }
 
 const ChunkReplicas& PlanParts::replicas_of(const StageShape& shape) {
-    const ReplicasKey key{.mesh = mesh_key(),
-                          .chunks = chunks(),
-                          .zero = zero(),
-                          .sequence_parallel = plan_.parallelism.sequence_parallel,
-                          .first = shape.first,
-                          .last = shape.last};
+    const ReplicasKey key{
+        .mesh = mesh_key(), .chunks = chunks(), .zero = zero(), .first = shape.first, .last = shape.last};
     return part(known_replicas_, key, [&] {
         return std::make_unique<ChunkReplicas>(make_context(plan_), shape, outline_of(shape, 1), outline_of(shape, 2),
                                                cost());

@@ -101,11 +101,11 @@ private:
         bool operator==(const RunsKey&) const = default;
     };
     struct MeshKey {
-        std::int64_t tensor = 0, context = 0, data = 0, pipeline = 0, shard = 0;
+        std::int64_t tensor = 0, context = 0, data = 0, pipeline = 0, shard = 0, sequence_parallel = 0;
         bool operator==(const MeshKey&) const = default;
     };
     struct MessagesKey {
-        std::int64_t bytes = 0, interleaved = 0, sequence_parallel = 0;
+        std::int64_t bytes = 0, interleaved = 0;
         bool operator==(const MessagesKey&) const = default;
     };
     // What passes over layers depend on whatever they are.
@@ -139,7 +139,7 @@ private:
     };
     struct ReplicasKey {
         MeshKey mesh;
-        std::int64_t chunks = 0, zero = 0, sequence_parallel = 0, first = 0, last = 0;
+        std::int64_t chunks = 0, zero = 0, first = 0, last = 0;
         bool operator==(const ReplicasKey&) const = default;
     };
     // Between which nodes messages go, and whether chunks take turns, decides what passes lose to them.

@@ -4,26 +4,52 @@
 
 namespace foretrain {
 
+namespace {
+
+// Ranks that share out what ZeRO-1 or 2 updates, each of which sends its part to all others in its turn.
+Time parameters_by_turns(const Plan& plan, const OverlapCosts& overlap) {
+    const Parallelism& p = plan.parallelism;
+    const int zero = p.effective_zero();
+    const std::int64_t ranks = p.zero_shard_size == 0 ? p.replicas() : p.zero_shard_size;
+    if ((zero != 1 && zero != 2) || plan.cluster.holds_inside(p.tensor * ranks)) return {};
+    return from_microseconds(overlap.parameters_rank_us) * ranks;
+}
+
+}  // namespace
+
 AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     const SoftwareCosts& c = framework.costs;
     const Parallelism& p = plan.parallelism;
     const Time operation = from_microseconds(figure_at(c.host.operation_us, plan.cluster.device.dense_bf16_tera()));
     AddedCosts a;
-    a.launch_forward = operation * c.host.forward_operations;
-    a.launch_backward = operation * c.host.backward_operations;
+    const std::int64_t matrices = p.micro_batch_size * (plan.model.attention_heads / p.tensor);
+    const bool more = c.unfused.product_efficiency > 0 && !c.unfused.has_softmax_kernel(matrices);
+    const std::int64_t softmax = more ? c.unfused.operations_without : 0;
+    a.launch_forward = operation * (c.host.forward_operations + softmax);
+    a.launch_backward = operation * (c.host.backward_operations + softmax);
+    a.embed_forward = operation * c.host.embedding.forward;
+    a.embed_backward = operation * c.host.embedding.backward;
+    a.head_forward = operation * c.host.head.forward;
+    a.head_backward = operation * c.host.head.backward;
     a.launch_again = from_microseconds(c.host.recompute_us);
     a.launch_collective = from_microseconds(figure_at(c.host.collective_us, static_cast<double>(p.tensor)));
     a.host_waits = c.host.waits_for_messages && p.pipeline > 1;
+    a.host_waits_for_batches = c.host.waits_for_batches;
     a.stall_forward = from_microseconds(c.stall.forward_us);
     a.stall_backward = from_microseconds(c.stall.backward_us);
     a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
+    a.stall_parameters = parameters_by_turns(plan, c.overlap) / p.virtual_pipeline;
     const bool interleaved = p.virtual_pipeline > 1;
     a.message_share = static_cast<std::int16_t>(interleaved ? c.messages.interleaved : 0);
     const Time message = from_microseconds(c.messages.each_us);
     a.stall_message = interleaved ? message * c.messages.interleaved / Instruction::whole : message;
-    a.tensor_forward = static_cast<std::int16_t>(c.overlap.tensor_forward);
-    a.tensor_backward = static_cast<std::int16_t>(c.overlap.tensor_backward);
+    const TensorShares tensor =
+        p.overlap.tensor ? c.overlap.tensor_in_pieces.value_or(c.overlap.tensor) : c.overlap.tensor;
+    a.tensor_forward = static_cast<std::int16_t>(tensor.forward);
+    a.tensor_backward = static_cast<std::int16_t>(tensor.backward);
     a.data_share = static_cast<std::int16_t>(c.overlap.data_takes);
+    a.parameter_share =
+        static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);
     a.beside_data_share = static_cast<std::int16_t>(
         plan.cluster.holds_inside(p.tensor * p.context * p.data) ? c.overlap.data_inside : c.overlap.data_across);
     return a;

@@ -14,14 +14,19 @@ namespace foretrain {
 struct AddedCosts {
     Time launch_forward, launch_backward, launch_again;  // of a layer; again: besides forward, when recomputed
     Time launch_collective;                              // of each tensor collective, besides
+    Time embed_forward, embed_backward;                  // of what comes before the first layer,
+    Time head_forward, head_backward;                    // and after the last
     bool host_waits = false;                             // a pass is launched from when its input is there
+    bool host_waits_for_batches = false;                 // so is a model's beginning, whatever its input
     Time stall_forward, stall_backward;                  // of a layer
     Time stall_step;                                     // of each chunk's part of the optimizer step
+    Time stall_parameters;                               // before that of the next, for what ranks hand out by turns
     Time stall_message;                                  // at the beginning of a pass whose input is a message,
     std::int16_t message_share = 0;                      // and this share of what the message takes
     std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
-    std::int16_t data_share = Instruction::whole;  // the same of what the data ranks exchange
-    std::int16_t beside_data_share = 0;            // of that, what compute loses to it where it runs beside
+    std::int16_t data_share = Instruction::whole;       // the same of what the data ranks exchange
+    std::int16_t beside_data_share = 0;                 // of that, what compute loses to it where it runs beside
+    std::int16_t parameter_share = Instruction::whole;  // as data_share, of parameters gathered at the step's end
 
     bool launches() const { return launch_forward > Time{} || launch_backward > Time{}; }
 };

@@ -256,7 +256,7 @@ private:
         sum_replicated(u, written);
         sum_over_replicas(u, written);
         u.done = rewriter_.size() - 1;
-        if (c_.zero >= 1 && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
+        if (!c_.reduces_whole && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
         // As if what runs beside it took as long as what ran before it: in a pass over one layer there is no other.
         if (overlaps() && c_.added.beside_data_share > 0 && c_.replicas() > 1)
@@ -287,7 +287,7 @@ private:
         const BodyBuffer all = whole(u);
         const std::int32_t from = add_buffer(body_, all);
         Instruction i;
-        if (c_.zero == 0) {
+        if (c_.reduces_whole) {
             i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::replica, all.type, unit.elements, {from});
         } else {
             const std::int32_t to =

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,6 +40,9 @@ struct GemmArgs {
     GemmRole role = GemmRole::forward;
     DType type = DType::fp32;    // of A, B and bias
     DType output = DType::fp32;  // of C
+    // What A and B become on the way in, where they do: the product then computes in it.
+    std::optional<DType> quantised = std::nullopt;
+    DType computes() const { return quantised.value_or(type); }
     bool operator==(const GemmArgs&) const = default;
 };
 

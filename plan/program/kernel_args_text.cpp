@@ -39,7 +39,7 @@ constexpr auto fields(const GemmArgs&) {
     return std::tuple(Field{"m", &A::m}, Field{"n", &A::n}, Field{"k", &A::k}, Field{"transpose_a", &A::transpose_a},
                       Field{"transpose_b", &A::transpose_b}, Field{"accumulate", &A::accumulate},
                       Field{"bias", &A::bias}, Field{"role", &A::role}, Field{"type", &A::type},
-                      Field{"output", &A::output});
+                      Field{"output", &A::output}, Field{"quantised", &A::quantised, rare});
 }
 constexpr auto fields(const BiasGradientArgs&) {
     using A = BiasGradientArgs;
@@ -198,6 +198,7 @@ std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
 std::string value_text(double value) { return fmt::format("{}", value); }  // the shortest that reads back the same
 std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(DType value) { return std::string(name_of(value)); }
+std::string value_text(std::optional<DType> value) { return value ? value_text(*value) : "none"; }
 std::string value_text(GemmRole value) { return std::string(role_names.at(static_cast<std::size_t>(value))); }
 std::string value_text(Pointwise value) { return std::string(function_names.at(static_cast<std::size_t>(value))); }
 std::string value_text(RelayoutArgs::Part value) { return std::string(part_names.at(static_cast<std::size_t>(value))); }
@@ -227,6 +228,11 @@ bool parse_value(std::string_view text, DType& value, std::string& expected) {
     const auto type = dtype_from_name(text);
     value = type.value_or(value);
     return type.has_value();
+}
+bool parse_value(std::string_view text, std::optional<DType>& value, std::string& expected) {
+    expected = "fp8, mxfp8 or nvfp4";
+    value = dtype_from_name(text);
+    return value && is_quantised(*value);
 }
 template <class Enum, class Names>
 bool parse_choice(std::string_view text, Enum& value, const Names& names) {

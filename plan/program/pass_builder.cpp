@@ -166,16 +166,28 @@ void PassBuilder::await(std::int32_t instruction, std::int32_t shift) {
     if (shift >= 0) body_.code[static_cast<std::size_t>(instruction)].add_wait({shift, Stream::context});
 }
 
-std::int32_t PassBuilder::begin_layers(std::int32_t layer) {
-    if (!context_.added.launches()) return -1;
-    section("layers", layer);
+std::int32_t PassBuilder::launch(const char* what, std::int32_t layer, bool waits) {
+    section(what, layer);
     Instruction launch;
     launch.kind = InstructionKind::launch;
     launch.stream = Stream::host;
     constexpr std::int32_t entry = 0;
-    if (context_.added.host_waits && !launched_) launch.add_wait({entry, Stream::compute});
+    if (waits && !launched_) launch.add_wait({entry, Stream::compute});
     launched_ = true;
     return emit(launch);
+}
+
+std::int32_t PassBuilder::begin_layers(std::int32_t layer) {
+    return context_.added.launches() ? launch("layers", layer, context_.added.host_waits) : -1;
+}
+
+std::int32_t PassBuilder::begin_embedding(Time host) {
+    const bool batch = context_.added.host_waits_for_batches && body_.kind == InstructionKind::forward_chunk;
+    return host > Time{} || batch ? launch("batch", -1, context_.added.host_waits || batch) : -1;
+}
+
+std::int32_t PassBuilder::begin_head(Time host) {
+    return host > Time{} ? launch("head", -1, context_.added.host_waits) : -1;
 }
 
 void PassBuilder::end_layers(std::int32_t begun, Added added) {

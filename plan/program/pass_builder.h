@@ -57,11 +57,15 @@ public:
         Time host, stall;
     };
     std::int32_t begin_layers(std::int32_t layer);
+    // The same of what comes before the first layer or after the last; -1 where the host has nothing to do there.
+    std::int32_t begin_embedding(Time host);
+    std::int32_t begin_head(Time host);
     void end_layers(std::int32_t begun, Added added);
 
     Body take();
 
 private:
+    std::int32_t launch(const char* what, std::int32_t layer, bool waits);
     std::int32_t intern(const KernelArgs& args);
     Tensor add(BodyBuffer buffer);
     void tensor_collective(Instruction instruction);

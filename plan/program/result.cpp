@@ -12,7 +12,7 @@ double devices(const Plan& plan) { return static_cast<double>(plan.world()); }
 
 // Share of all devices' dense peak that `flops` a step amounts to; 0 where the peak is unknown.
 double utilisation(const Prediction& p, double flops) {
-    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.precision);
+    const auto peak = p.plan.cluster.device.peak.find(p.plan.training.computes());
     if (peak == p.plan.cluster.device.peak.end() || peak->second.per_second <= 0 || p.step.value <= 0) return 0;
     return flops / (seconds(p.step) * devices(p.plan) * peak->second.per_second);
 }

@@ -93,7 +93,9 @@ struct Prediction {
     std::int64_t largest_stage() const;  // by total memory
     Bytes peak_bytes() const;            // its total
     double tokens_per_second() const;
-    double mfu() const;  // against the devices' dense peak at the plan's precision
+    // Against the devices' dense peak of the plan's precision: of a plan in fp8 that of fp8, though its attention
+    // and head compute in bf16.
+    double mfu() const;
     double mfu_causal() const;
     double hfu() const;
     double model_tflops_per_device() const;

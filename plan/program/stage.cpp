@@ -40,7 +40,7 @@ public:
     Body optimizer() {
         PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
         b.section("optimizer");
-        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step});
+        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step + c_.added.stall_parameters});
         for (const StageUnit& u : stage_.units) {
             if (u.unit.tied_to < 0) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
@@ -154,9 +154,11 @@ private:
         load_batch(b);
         Tensor x = layer_input(b, 0, true, -1);
         if (first()) {
+            const std::int32_t begun = b.begin_embedding(c_.added.embed_forward);
             b.section("embedding");
             if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
             t.embedding_forward(b.saved(tokens_), embedded(b), x);
+            b.end_layers(begun, {c_.added.embed_forward, {}});
         }
         for (const Segment& segment : segments_) {
             b.cut(segment.first);
@@ -172,7 +174,11 @@ private:
             b.end_layers(begun, {c_.added.launch_forward * segment.count, c_.added.stall_forward * segment.count});
         }
         b.cut(-1);
-        if (last()) t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
+        if (last()) {
+            const std::int32_t begun = b.begin_head(c_.added.head_forward);
+            t.head_forward(head_tensors(b, t), b.fixed(stage_.loss));
+            b.end_layers(begun, {c_.added.head_forward, {}});
+        }
         return b.take();
     }
 
@@ -187,9 +193,11 @@ private:
         TransformerPasses t(c_, stage_, b);
         Tensor dx = -1;
         if (last()) {
+            const std::int32_t begun = b.begin_head(c_.added.head_backward);
             b.section("head");
             dx = b.transient("dx", t.stream_elements(), c_.types.weight);
             t.head_backward(head_tensors(b, t), dx);
+            b.end_layers(begun, {c_.added.head_backward, {}});
         } else {
             dx = b.ring(Home::output_gradient, "output_gradient");
         }
@@ -209,8 +217,10 @@ private:
         }
         b.cut(-1);
         if (first()) {
+            const std::int32_t begun = b.begin_embedding(c_.added.embed_backward);
             b.section("embedding");
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
+            b.end_layers(begun, {c_.added.embed_backward, {}});
         }
         return b.take();
     }
@@ -280,7 +290,7 @@ private:
         if (c_.zero != 1 && c_.zero != 2) return;
         Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
-        i.share = c_.added.data_share;
+        i.share = c_.added.parameter_share;
         i.add_wait({stepped, Stream::compute});
         b.emit(i);
     }
@@ -294,6 +304,13 @@ private:
     std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
 };
 
+double quantised_weight_bytes(const Plan& plan, const Framework& framework) {
+    if (!plan.training.products) return 0;
+    const auto kept = framework.quantised_weights.find(*plan.training.products);
+    return kept == framework.quantised_weights.end() ? 0
+                                                     : figure_at(kept->second, plan.cluster.device.dense_bf16_tera());
+}
+
 }  // namespace
 
 StageContext make_context(const Plan& plan) {
@@ -302,10 +319,13 @@ StageContext make_context(const Plan& plan) {
     c.model = plan.model;
     c.training = plan.training;
     c.parallelism = plan.parallelism;
-    c.types = state_types(plan.training.precision);
+    c.types = state_types(plan.training.precision, framework.half_gradient);
+    c.quantised_weight_bytes = quantised_weight_bytes(plan, framework);
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
     c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
+    c.reduces_whole =
+        plan.parallelism.effective_zero() == 0 || (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
     c.added = added_costs(plan, framework);
     c.score_bytes = framework.costs.unfused.score_bytes;
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);

@@ -31,10 +31,12 @@ struct StageContext {
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
     bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
+    bool reduces_whole = false;  // gradients are summed for every replica in full, whoever uses which
     AddedCosts added;
-    std::int64_t score_bytes = 0;  // that attention keeps of each score; 0: it is fused
-    std::int64_t vocabulary = 0;   // padded
-    int zero = 0;                  // effective: 0 where there is one replica
+    std::int64_t score_bytes = 0;       // that attention keeps of each score; 0: it is fused
+    std::int64_t vocabulary = 0;        // padded
+    int zero = 0;                       // effective: 0 where there is one replica
+    double quantised_weight_bytes = 0;  // kept beside each matrix of a layer, a weight
 
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }

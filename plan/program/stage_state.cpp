@@ -1,6 +1,7 @@
 #include "plan/program/stage_state.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -85,6 +86,21 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, StageUnit& u, 
     if (c.types.master) unit.master = fixed.add("master", u.layer, Region::optimizer, c.types.optimizer, state);
 }
 
+bool is_multiplied_quantised(const ParameterSpec& p) {
+    return p.init == Init::normal && p.name.find("router") == std::string::npos;
+}
+
+// What stands beside the matrices of a layer in the format that its products compute in, in bytes. Gathered
+// parameters are quantised each time.
+std::int64_t quantised_elements(const StageContext& c, const UnitShape& shape) {
+    if (c.quantised_weight_bytes == 0 || c.zero == 3) return 0;
+    if (shape.kind != UnitKind::layer && shape.kind != UnitKind::experts) return 0;
+    std::int64_t weights = 0;
+    for (std::size_t i = 0; i < shape.parameters.size(); ++i)
+        if (is_multiplied_quantised(shape.parameters[i])) weights += shape.offsets[i + 1] - shape.offsets[i];
+    return std::llround(c.quantised_weight_bytes * static_cast<double>(weights));
+}
+
 std::vector<UnitRef> stage_units(const StageContext& c, const StageShape& shape, std::int64_t layers) {
     std::vector<UnitRef> refs;
     if (shape.first) refs.push_back({UnitKind::embedding, -1});
@@ -129,8 +145,11 @@ void build_stage_state(const StageContext& c, Stage& stage) {
         if (same == stage.unit_shapes.end()) stage.unit_shapes.push_back(make_shape(c, ref.kind));
         const bool shares_weight = ref.kind == UnitKind::head && c.model.tied_embeddings && stage.shape.first;
         u.unit.tied_to = shares_weight ? 0 : -1;
-        u.unit.elements = stage.unit_shapes[static_cast<std::size_t>(u.shape)].elements;
+        const UnitShape& unit_shape = stage.unit_shapes[static_cast<std::size_t>(u.shape)];
+        u.unit.elements = unit_shape.elements;
         add_unit_buffers(c, fixed, u, u.unit.elements);
+        if (const std::int64_t n = quantised_elements(c, unit_shape); n > 0)
+            fixed.add("quantised_weight", u.layer, Region::weights, DType::fp8, n);
         stage.units.push_back(u);
     }
     for (const Repeat& r : stage.layout.repeats) add_left_out(r, stage);

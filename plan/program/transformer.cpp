@@ -36,6 +36,13 @@ std::int32_t TransformerPasses::tensor_of(std::int32_t unit, const char* name) c
     return stage_.unit_shapes[static_cast<std::size_t>(u.shape)].find(name);
 }
 
+// The head's products stay in the type that its tensors are stored in.
+std::optional<DType> TransformerPasses::products_of(std::int32_t unit) const {
+    const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    const bool head = stage_.unit_shapes[static_cast<std::size_t>(u.shape)].kind == UnitKind::head;
+    return head ? std::nullopt : c_.training.products;
+}
+
 // ---- pieces ---------------------------------------------------------------------------------
 
 TransformerPasses::Tensor TransformerPasses::full(Tensor rows, const char* what) {
@@ -96,14 +103,27 @@ void TransformerPasses::linear(std::int32_t unit, const char* name, bool bias, T
     const std::string n(name);
     std::vector<Tensor> operands{x, weight(unit, (n + ".weight").c_str()), y};
     if (bias) operands.push_back(weight(unit, (n + ".bias").c_str()));
-    b_.kernel(GemmArgs{.m = tokens_, .n = out, .k = in, .transpose_b = true, .bias = bias, .type = w_, .output = w_},
+    b_.kernel(GemmArgs{.m = tokens_,
+                       .n = out,
+                       .k = in,
+                       .transpose_b = true,
+                       .bias = bias,
+                       .type = w_,
+                       .output = w_,
+                       .quantised = products_of(unit)},
               operands);
 }
 
 // dx (T, in) = dy (T, out) W (out, in)
 void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, std::int64_t out,
                                        std::int64_t in) {
-    b_.kernel(GemmArgs{.m = tokens_, .n = in, .k = out, .role = GemmRole::input_gradient, .type = w_, .output = w_},
+    b_.kernel(GemmArgs{.m = tokens_,
+                       .n = in,
+                       .k = out,
+                       .role = GemmRole::input_gradient,
+                       .type = w_,
+                       .output = w_,
+                       .quantised = products_of(unit)},
               {dy, weight(unit, name), dx});
 }
 
@@ -117,7 +137,8 @@ void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Ten
                        .accumulate = accumulate_,
                        .role = GemmRole::weight_gradient,
                        .type = w_,
-                       .output = g_},
+                       .output = g_,
+                       .quantised = products_of(unit)},
               {dy, x, gradient(unit, name)});
 }
 

@@ -116,6 +116,7 @@ private:
     std::int64_t window(std::int32_t layer) const;
     std::int32_t unit_of(UnitKind kind, std::int32_t layer = -1) const;
     std::int32_t tensor_of(std::int32_t unit, const char* name) const;
+    std::optional<DType> products_of(std::int32_t unit) const;  // that products with its weights compute in
     Tensor weight(std::int32_t unit, const char* name) { return b_.weight(unit, tensor_of(unit, name)); }
     Tensor gradient(std::int32_t unit, const char* name) { return b_.gradient(unit, tensor_of(unit, name)); }
 

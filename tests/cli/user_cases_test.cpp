@@ -209,7 +209,8 @@ const std::vector<UserCase> ranks{
      "llama-2-7b",
      batch("8", "1", "8", {"--framework", "deepsped"}),
      bad_input,
-     {"--framework: found \"deepsped\"; expected one of foretrain, deepspeed, fsdp, megatron-deepspeed, megatron-lm",
+     {"--framework: found \"deepsped\"; expected one of foretrain, deepspeed, fsdp, internevo, megatron-deepspeed, "
+      "megatron-lm",
       "deepspeed"}},
     {"C041e",
      "in a version that is not known",

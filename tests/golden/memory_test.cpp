@@ -93,6 +93,21 @@ std::map<std::string, std::int64_t> saved_bytes(const Stage& stage) {
     return bytes;
 }
 
+// Without fp8 parameters that are gathered as such, a copy by rows and one by columns stand beside each of the 12 h^2
+// weights of a layer's matrices where products compute in fp8 on Hopper's generation; gradients may be shorter.
+TEST(GoldenState, QuantisedCopiesStandBesideTheMatrices) {
+    const auto bytes = [](Region region, std::optional<DType> products, const char* framework) {
+        Plan plan = paper_plan({.pipeline = 3}, framework);
+        plan.training.products = products;
+        return make_skeleton(plan).stages[middle].chunks[0].stage->region_bytes[static_cast<std::size_t>(region)].value;
+    };
+    const std::int64_t without = bytes(Region::weights, std::nullopt, "megatron-lm");
+    EXPECT_EQ(bytes(Region::weights, DType::fp8, "megatron-lm") - without, layers * 2 * 12 * h * h);
+    EXPECT_EQ(bytes(Region::weights, DType::fp8, "fsdp@torchtitan"), without) << "quantised each time";
+    EXPECT_EQ(bytes(Region::gradients, std::nullopt, "megatron-lm"),
+              2 * bytes(Region::gradients, std::nullopt, "megatron-lm@2025-bridge"));
+}
+
 TEST(GoldenActivations, EveryTensorOfALayerByName) {
     const Skeleton skeleton = three_stages({});
     const std::map<std::string, std::int64_t> saved = saved_bytes(*skeleton.stages[middle].chunks[0].stage);

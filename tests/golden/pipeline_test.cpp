@@ -235,6 +235,26 @@ TEST(GoldenPipeline, AHostThatWaitsForMessagesWaitsForWhatTheyTake) {
     EXPECT_EQ(passes, 2 * (3 + 3));
 }
 
+// It enqueues what stands before and after the layers too, and waits for the device at the beginning of a microbatch.
+TEST(GoldenPipeline, AHostThatWaitsForBatchesEnqueuesEachFromWhereTheDeviceIs) {
+    Plan plan = pipeline(1, 1, 2, 1);
+    plan.framework = "megatron-deepspeed@2022";
+    ASSERT_EQ(check(plan).size(), 0U);
+    const Program program = lower(make_skeleton(plan));
+    const HostCosts& host = framework_named(plan.framework).costs.host;
+    const Time operation = from_microseconds(figure_at(host.operation_us, plan.cluster.device.dense_bf16_tera()));
+    std::vector<Time> launches;
+    std::vector<bool> waiting;
+    for (const Instruction& i : program.stages[0].instructions)
+        if (i.kind == InstructionKind::launch) launches.push_back(Time{i.count}), waiting.push_back(i.waits > 0);
+    ASSERT_EQ(launches.size(), 2U * 6U) << "batch, layer and head of two microbatches, forward and back";
+    EXPECT_EQ(launches[0], operation * host.embedding.forward);
+    EXPECT_EQ(launches[2], operation * host.head.forward);
+    EXPECT_EQ(launches[3], operation * host.head.backward);
+    EXPECT_EQ(launches[5], operation * host.embedding.backward);
+    for (std::size_t n = 0; n < launches.size(); ++n) EXPECT_EQ(waiting[n], n % 6 == 0) << n;
+}
+
 // The optimizer steps chunk by chunk, but once: what it stands still for is shared among them.
 TEST(GoldenPipeline, AStepStandsStillOnceHoweverManyChunks) {
     Plan plan = pipeline(2, 1, 4, 8);

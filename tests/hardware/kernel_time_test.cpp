@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hardware/cluster_file.h"
+#include "hardware/device_file.h"
 
 namespace foretrain {
 namespace {
@@ -86,6 +87,50 @@ TEST(Gemm, OneMultiprocessorWithUnitTilesIsARoofline) {
     // 2 * 100^3 / 1e5 = 20 us; memory (200 * 100 + 100 * 100) * 4 / 9000 = 13.3 us
     EXPECT_NEAR(gemm_us({.m = 100, .n = 100, .k = 100, .input_bytes = 4, .output_bytes = 4}, prepare(c, cpu)), 20,
                 1e-9);
+}
+
+// Inputs that are quantised on the way in: m k of them at 2 times the time that a byte takes, and half as many bytes
+// of operands, while an output that is added to counts as one of what they were before.
+TEST(Gemm, QuantisesItsInputs) {
+    GemmConstants c{.launch_us = 0, .tiles = {{1, 1}}, .splits = {1}, .born = {}};
+    const GemmShape shape{.m = 64, .n = 64, .k = 4096, .input_bytes = 1};
+    const double without = gemm_us(shape, prepare(c, four));
+    c.quantisation = 2;
+    EXPECT_NEAR(gemm_us(shape, prepare(c, four)) - without, 2 * 64 * 4096 / four.bandwidth, 1e-12);
+    GemmShape sum = shape, stored = shape;
+    sum.accumulate = stored.accumulate = true;
+    sum.output_bytes = stored.output_bytes = 4;
+    stored.stored_bytes = 1;
+    EXPECT_NEAR(gemm_us(stored, prepare(c, four)) - gemm_us(sum, prepare(c, four)),
+                0.5 * 64 * 64 / four.bandwidth / 0.85, 0.2 * 64 * 64 / four.bandwidth);
+}
+
+struct Fp8Product {
+    const char* device;
+    std::int64_t m, n, k;
+    double by_hand_us, measured_us;
+};
+
+// Each quantises its input, as the tables of github:ai-dynamo/aiconfigurator@095f58a51c4c were measured; by hand from
+// the form and the constants, without `sustained`. What was measured ran in short bursts, which throttle less.
+TEST(Gemm, InFp8AsMeasured) {
+    for (const Fp8Product& p : {Fp8Product{"h100-sxm-80gb", 4096, 4096, 4096, 145.437, 150.74},
+                                Fp8Product{"h100-sxm-80gb", 4096, 8192, 8192, 457.995, 446.6},
+                                Fp8Product{"h200-sxm-141gb", 4096, 8192, 8192, 447.390, 461.25},
+                                Fp8Product{"b200-sxm-180gb", 4096, 8192, 8192, 229.246, 225.86},
+                                Fp8Product{"b200-sxm-180gb", 1024, 4096, 4096, 32.602, 32.09},
+                                Fp8Product{"gb200-186gb", 4096, 4096, 4096, 78.344, 77.05},
+                                Fp8Product{"gb200-186gb", 4096, 8192, 8192, 223.774, 232.52},
+                                Fp8Product{"l40s-48gb", 4096, 4096, 4096, 383.747, 366.11}}) {
+        const DeviceSpec d = device_from_json(Json(p.device));
+        GemmConstants c = *d.calibration.gemm_for(DType::fp8);
+        c.sustained = 0;
+        const Processor processor{d.peak.at(DType::fp8).per_second * 1e-6, d.memory_bandwidth.bytes_per_second * 1e-6,
+                                  d.multiprocessors};
+        const double us = gemm_us({.m = p.m, .n = p.n, .k = p.k, .input_bytes = 1}, prepare(c, processor));
+        EXPECT_NEAR(us / p.by_hand_us, 1, 0.001) << p.device << ' ' << p.m;
+        EXPECT_NEAR(us / p.measured_us, 1, 0.06) << p.device << ' ' << p.m;
+    }
 }
 
 TEST(Attention, IsWorkOverRateOnALargeDevice) {

@@ -183,6 +183,45 @@ Plan spread_over_context(std::int64_t context, std::int64_t tensor, std::int64_t
 
 // A sequence is cut into two chunks a context rank, and what a rank holds over the tensor ranks: context
 // times lcm(2, tensor), neither lcm(2 context, tensor) nor 2 context tensor. (github:NVIDIA-NeMo/RL, PR 3563)
+// Neither all devices nor all software multiply in 8 or 4 bits, and no engine of ours does.
+TEST(Check, QuantisedProductsNeedDeviceAndSoftware) {
+    const auto in = [](DType type, const char* cluster, const char* framework) {
+        return changed([&](Plan& p) {
+            p.training.products = type;
+            p.framework = framework;
+            p.cluster = read_cluster(cluster);
+            p.cluster.nodes = 16 / p.cluster.devices_per_node;
+            p.parallelism.zero_stage = framework_named(framework).default_zero_stage;
+        });
+    };
+    EXPECT_EQ(reasons(check(in(DType::fp8, "dgx-h100", "megatron-lm"))), Reasons{});
+    EXPECT_EQ(reasons(check(in(DType::fp8, "dgx-h100", "fsdp@torchtitan"))), Reasons{});
+    EXPECT_EQ(reasons(check(in(DType::nvfp4, "dgx-b200", "megatron-lm@2025-bridge"))), Reasons{});
+    EXPECT_EQ(reasons(check(in(DType::fp8, "dgx-a100", "megatron-lm"))), Reasons{"precision_not_calibrated"});
+    EXPECT_EQ(reasons(check(in(DType::mxfp8, "dgx-h100", "megatron-lm"))), Reasons{"precision_not_calibrated"});
+    EXPECT_EQ(reasons(check(in(DType::fp8, "dgx-h100", "megatron-lm@2022"))), Reasons{"framework_precision"});
+    EXPECT_EQ(reasons(check(in(DType::mxfp8, "dgx-b200", "fsdp@torchtitan"))), Reasons{"framework_precision"});
+    const std::vector<Rejection> no = check(in(DType::fp8, "dgx-a100", "megatron-lm"));
+    ASSERT_EQ(no.size(), 1u);
+    EXPECT_EQ(no[0].found, "fp8");
+    EXPECT_EQ(no[0].allowed, "bf16, fp16, fp32");
+    const Reasons runnable = reasons(check_runnable(in(DType::fp8, "dgx-h100", "foretrain")));
+    EXPECT_EQ(std::count(runnable.begin(), runnable.end(), "precision_not_runnable"), 1);
+}
+
+TEST(Check, TensorOverlapIsTheSoftwares) {
+    const auto by = [](const char* framework) {
+        return reasons(check(changed([&](Plan& p) {
+            p.framework = framework;
+            p.parallelism.overlap.tensor = true;
+            p.parallelism.zero_stage = framework_named(framework).default_zero_stage;
+        })));
+    };
+    EXPECT_EQ(by("megatron-lm"), Reasons{});
+    EXPECT_EQ(by("fsdp@torchtitan-compiled"), Reasons{});
+    EXPECT_EQ(by("megatron-lm@2022"), Reasons{"framework_tensor_overlap"});
+}
+
 TEST(Check, ContextAndTensorDivideTheSequence) {
     EXPECT_EQ(reasons(check(spread_over_context(2, 4, 24))), Reasons{});
     const std::vector<Rejection> r = check(spread_over_context(2, 4, 20));

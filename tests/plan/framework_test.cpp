@@ -10,8 +10,8 @@ namespace foretrain {
 namespace {
 
 TEST(Framework, ProfilesAreNamedAndSourced) {
-    EXPECT_EQ(framework_names(),
-              (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "megatron-deepspeed", "megatron-lm"}));
+    EXPECT_EQ(framework_names(), (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "internevo",
+                                                           "megatron-deepspeed", "megatron-lm"}));
     for (const std::string& name : framework_names()) {
         const std::vector<std::string> versions = framework_versions(name);
         ASSERT_FALSE(versions.empty());
@@ -24,7 +24,10 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
             EXPECT_EQ(f.costs == SoftwareCosts{}, f.runnable) << "our engine alone costs nothing besides";
             EXPECT_GT(f.step_spread, 0) << "no profile is certain: " << name << "@" << version;
         }
-        EXPECT_EQ(find_framework(name), find_framework(name + "@" + versions.back())) << "the newest is meant";
+        std::string newest;
+        for (const std::string& version : versions)
+            if (!framework_named(name + "@" + version).by_name_only) newest = version;
+        EXPECT_EQ(find_framework(name), find_framework(name + "@" + newest)) << "the newest is meant";
     }
     EXPECT_TRUE(framework_versions("x").empty());
     EXPECT_TRUE(framework_named("foretrain").runnable);
@@ -77,6 +80,36 @@ TEST(FrameworkFile, AVersionLikeAnotherSaysWhatDiffers) {
     EXPECT_EQ(versions[1].sources.at("host"), "c");
 }
 
+// Figures by the type that products compute in stay where a later version does not name them.
+TEST(FrameworkFile, ProductsHaveFiguresByType) {
+    const auto versions = read(R"({"version": "1", "half_gradient": "bf16", "quantised_weights": {"fp8": {"1": 2}},
+        "costs": {"gemm": {"bf16": {"1": 1, "1500": 1.3}, "fp8": {"1": 0.7}},
+                  "overlap": {"tensor_in_pieces": {"forward": 430, "backward": 210}}},
+        "sources": {"half_gradient": "a", "quantised_weights": "b", "gemm": "c", "overlap": "d"}},
+        {"version": "2", "like": "1", "by_name_only": true, "costs": {"gemm": {"fp8": {"1": 0.8}}}})");
+    ASSERT_EQ(versions.size(), 2u);
+    const SoftwareCosts& c = versions[1].costs;
+    EXPECT_EQ(c.gemm_takes(DType::bf16, 989), 1);
+    EXPECT_EQ(c.gemm_takes(DType::fp16, 2250), 1.3) << "half-precision types share what stands for either";
+    EXPECT_EQ(c.gemm_takes(DType::fp8, 989), 0.8);
+    EXPECT_EQ(c.gemm_takes(DType::mxfp8, 2250), 1) << "as measured";
+    EXPECT_EQ(c.overlap.tensor_in_pieces, (TensorShares{430, 210}));
+    EXPECT_FALSE(versions[0].by_name_only);
+    EXPECT_TRUE(versions[1].by_name_only);
+    EXPECT_EQ(versions[1].half_gradient, DType::bf16);
+    EXPECT_EQ(versions[1].quantised_weights.at(DType::fp8), (Steps{{1, 2}}));
+}
+
+// One way to use a framework is meant by its name, or by what describes a run, and never by the framework's.
+TEST(Framework, WhatIsMeantByNameOnlyIsNotTheNewest) {
+    EXPECT_EQ(framework_named("megatron-lm").version, "2024");
+    const Framework& bridge = framework_named("megatron-lm@2025-bridge");
+    EXPECT_TRUE(bridge.by_name_only);
+    EXPECT_TRUE(bridge.default_overlap.tensor);
+    EXPECT_EQ(state_types(DType::bf16, bridge.half_gradient).gradient, DType::bf16);
+    EXPECT_EQ(state_types(DType::fp32, bridge.half_gradient).gradient, DType::fp32);
+}
+
 // A figure without a source is refused, and so is what is out of range or unknown.
 TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
     const auto field = [](std::string_view versions) -> std::string {
@@ -103,6 +136,9 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
                     R"({"version": "2", "like": "1", "stands_for": {}})"),
               "versions[1].stands_for")
         << "each version's own";
+    EXPECT_EQ(field(R"({"version": "1", "costs": {"gemm": {"fp9": {"1": 1}}}, "sources": {"gemm": ""}})"),
+              "versions[0].costs.gemm.fp9");
+    EXPECT_EQ(field(R"({"version": "1", "half_gradient": "bf16"})"), "versions[0].half_gradient");
     EXPECT_EQ(field(R"({"version": "1"})"), "");
 }
 

@@ -40,6 +40,11 @@ TEST(FrameworkVersion, FollowsFromWords) {
     EXPECT_EQ(of("megatron-deepspeed", "Megatron-DeepSpeed (bigscience)"), "megatron-deepspeed@2022-bigscience");
     EXPECT_EQ(of("megatron-deepspeed", "Megatron-DeepSpeed (Microsoft)"), "megatron-deepspeed@2022");
     EXPECT_EQ(of("megatron-lm", "Megatron-LM 23e00ed + TE 2.11"), "megatron-lm@2024");
+    const auto container = [](const char* release) {
+        return chosen({.name = "megatron-lm", .release = release, .detail = "Megatron-Bridge/NeMo Container"});
+    };
+    EXPECT_EQ(container("26.02.01"), "megatron-lm@2025-bridge");
+    EXPECT_EQ(container("24.07"), "megatron-lm@2024") << "before the recipes";
     EXPECT_TRUE(choose_version({.name = "megatron-lm", .detail = "SUITE 2.11"}).assumed) << "no word of its own";
     EXPECT_FALSE(choose_version({.name = "megatron-lm", .detail = "with te 2.11"}).assumed);
 }

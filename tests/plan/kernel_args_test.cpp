@@ -16,7 +16,7 @@ constexpr DType bf16 = DType::bf16, fp32 = DType::fp32, fp64 = DType::fp64;
 std::vector<KernelArgs> every_kind() {
     using Part = LossArgs::Part;
     std::vector<KernelArgs> calls{
-        GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64},
+        GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64, DType::nvfp4},
         BiasGradientArgs{3, 5, false, bf16, fp64},
         NormForwardArgs{3, 5, true, 1e-6, bf16, true},
         NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64, true},
@@ -86,6 +86,10 @@ TEST(KernelArgs, TextIsOneLineOfFields) {
     EXPECT_EQ(to_text(call),
               "gemm m=4 n=5 k=6 transpose_a=false transpose_b=true accumulate=false bias=false role=forward type=bf16 "
               "output=fp32");
+    EXPECT_EQ(to_text(GemmArgs{.m = 4, .n = 5, .k = 6, .type = bf16, .quantised = DType::mxfp8}),
+              "gemm m=4 n=5 k=6 transpose_a=false transpose_b=false accumulate=false bias=false role=forward type=bf16 "
+              "output=fp32 quantised=mxfp8");
+    EXPECT_THROW(kernel_args_from_text("gemm m=4 n=5 k=6 quantised=bf16"), UserError);
     EXPECT_EQ(to_text(NormForwardArgs{.rows = 1, .width = 2, .epsilon = 0.1}),
               "norm_forward rows=1 width=2 rms=false epsilon=0.1 type=fp32");
     // What few models use is printed where they do.

@@ -161,10 +161,32 @@ TEST(PlanFile, ZeroMayShardOverAPartOfTheReplicas) {
         EXPECT_EQ(refused_field(file("", std::string("\"zero_shard_size\": ") + wrong)), "parallelism.zero_shard_size");
 }
 
+// One word says what the products of the layers compute in, over tensors in bf16.
+TEST(PlanFile, QuantisedPrecisionsAreOneWord) {
+    for (const DType type : {DType::fp8, DType::mxfp8, DType::nvfp4}) {
+        const std::string word(name_of(type));
+        const Plan p = plan(file(R"(, "precision": ")" + word + '"', ""));
+        EXPECT_EQ(p.training.precision, DType::bf16);
+        EXPECT_EQ(p.training.products, type);
+        EXPECT_EQ(plan_to_json(p).at("training").at("precision").string(), word);
+        expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    }
+    EXPECT_EQ(plan(file(R"(, "precision": "fp16")", "")).training.products, std::nullopt);
+}
+
+TEST(PlanFile, TensorOverlapIsTheFrameworksUnlessStated) {
+    const std::string bridge = R"(, "framework": "megatron-lm@2025-bridge")";
+    EXPECT_FALSE(plan(file("", "")).parallelism.overlap.tensor);
+    EXPECT_TRUE(plan(file("", "", bridge)).parallelism.overlap.tensor);
+    EXPECT_FALSE(plan(file("", R"("overlap": {"tensor": false})", bridge)).parallelism.overlap.tensor);
+    const Plan p = plan(file("", R"("tensor": 2, "overlap": {"tensor": true})"));
+    EXPECT_TRUE(p.parallelism.overlap.tensor);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
-    EXPECT_EQ(refused_field(file("", R"("overlap": {"tensor": true})")), "parallelism.overlap.tensor");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
     EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");
@@ -175,7 +197,7 @@ TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file(R"(, "gradient_dtype": "bf16")", "")), "training.gradient_dtype");
     EXPECT_EQ(refused_field(file(R"(, "compiled": true)", "")), "training.compiled");
     EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
-    EXPECT_EQ(refused_field(file(R"(, "precision": "fp8")", "")), "training.precision");
+    EXPECT_EQ(refused_field(file(R"(, "precision": "fp4")", "")), "training.precision");
     EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),
               "framework.overrides.a");
 }

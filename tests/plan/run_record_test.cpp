@@ -86,9 +86,23 @@ TEST(RunRecord, AnInterleavedScheduleHasChunks) {
     EXPECT_EQ(r.plan->parallelism.schedule, Schedule::one_f_one_b);
     EXPECT_EQ(r.plan->parallelism.virtual_pipeline, 2);
     p.parallelism = R"("pipeline": 4, "virtual_pipeline": 1, "schedule": "interleaved-1f1b")";
-    const RunRecord contradicts = record(p);
-    EXPECT_FALSE(contradicts.plan.has_value());
-    EXPECT_EQ(contradicts.refused, "contradiction");
+    const RunRecord plain = record(p);
+    ASSERT_TRUE(plain.plan.has_value()) << plain.why;
+    EXPECT_EQ(plain.plan->parallelism.virtual_pipeline, 1);
+    EXPECT_EQ(plain.assumed.back(), "one chunk a stage, though the schedule is an interleaved one");
+}
+
+// DeepSpeed's partition_balanced on 9 layers with embedding and head over 4 stages: 3, 3, 3 and what is left.
+TEST(RunRecord, LayersThatDoNotDivideFillStagesWhereTheFrameworkDoesSo) {
+    Parts p;
+    p.framework = R"("framework": "megatron-deepspeed", "framework_detail": "bigscience")";
+    p.model = R"("layers": 9, "hidden_size": 64, "attention_heads": 4, "vocab_size": 128)";
+    p.parallelism = R"("pipeline": 4)";
+    const RunRecord filled = record(p);
+    ASSERT_TRUE(filled.plan.has_value()) << filled.why;
+    EXPECT_EQ(filled.plan->parallelism.stage_layers, (std::vector<std::int64_t>{2, 3, 3, 1}));
+    p.framework = R"("framework": "megatron-lm")";
+    EXPECT_TRUE(record(p).plan->parallelism.stage_layers.empty()) << "who wants to be told is refused by check";
 }
 
 TEST(RunRecord, OverlapAndShardsReachThePlan) {
@@ -112,13 +126,11 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"precision fp8", {.training = R"("global_batch_size": 32, "sequence_length": 2048, "precision": "fp8")"}},
         {"expert", {.parallelism = R"("expert": 2)"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
-        {"overlap.tensor", {.parallelism = R"("overlap": {"tensor": true})"}},
-        {"framework internevo", {.framework = R"("framework": "internevo")"}},
+        {"framework colossalai", {.framework = R"("framework": "colossalai")"}},
         {"framework release", {.framework = R"("framework": "deepspeed", "framework_release": "0.19.2")"}},
         {"attention", {.training = training + R"(, "flash_attention": true)"}},
         {"compiled", {.training = training + R"(, "compiled": true)"}},

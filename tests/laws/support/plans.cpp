@@ -81,6 +81,9 @@ Plan draw(std::mt19937& random) {
     plan.cluster = any_machine(plan.world());
     plan.framework = random() % 2 == 0 ? "foretrain" : pick(random, every_framework());
     plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
+    if (plan.training.precision == DType::bf16 && random() % 2 == 0)
+        plan.training.products = pick<DType>(random, {DType::fp8, DType::mxfp8, DType::nvfp4});
+    p.overlap.tensor = random() % 4 == 0;
     plan.training.sequence_length = pick<std::int64_t>(random, {12, 64, 1024});
     plan.training.global_batch_size =
         p.micro_batch_size * p.data * pick<std::int64_t>(random, {1, 2, 3, 5, 8, 12, 17, 24});
@@ -185,6 +188,12 @@ ClusterSpec any_machine(std::int64_t devices) {
         c.device.peak[t] = FlopRate::tera(t == DType::fp32 ? 19.5 : 9.7);
         gemm.dtype = t;
         if (c.device.calibration.gemm_for(t) == nullptr) c.device.calibration.gemm.push_back(gemm);
+    }
+    for (DType t : {DType::fp8, DType::mxfp8, DType::nvfp4}) {
+        c.device.peak[t] = FlopRate::tera(t == DType::nvfp4 ? 1248 : 624);
+        gemm.dtype = t;
+        gemm.quantisation = 8;
+        c.device.calibration.gemm.push_back(gemm);
     }
     c.default_framework = "foretrain";
     // Nodes as full as they go, so that groups inside and across nodes both occur.
