@@ -40,6 +40,11 @@ enum class KernelKind : std::uint8_t {
     loss_forward,
     loss_backward,
     adamw,
+    router_forward,
+    router_backward,
+    permute,
+    latent_pack,
+    latent_unpack,
 };
 
 constexpr std::array kernel_kind_names{
@@ -73,6 +78,11 @@ constexpr std::array kernel_kind_names{
     std::string_view("loss_forward"),
     std::string_view("loss_backward"),
     std::string_view("adamw"),
+    std::string_view("router_forward"),
+    std::string_view("router_backward"),
+    std::string_view("permute"),
+    std::string_view("latent_pack"),
+    std::string_view("latent_unpack"),
 };
 
 constexpr std::string_view name_of(KernelKind kind) { return kernel_kind_names[static_cast<std::size_t>(kind)]; }

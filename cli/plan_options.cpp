@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <ostream>
@@ -12,6 +14,7 @@
 #include "base/json.h"
 #include "hardware/cluster_file.h"
 #include "models/model_file.h"
+#include "plan/megatron_args.h"
 #include "plan/plan_file.h"
 
 namespace foretrain::cli {
@@ -38,18 +41,30 @@ constexpr Field fields[] = {
     {"training", "sequence_length", "sequence-length", Kind::size, "N", "tokens a sample"},
     {"training", "precision", "precision", Kind::text, "TYPE",
      "bf16, fp16, fp32, fp64; fp8, mxfp8, nvfp4: of the layers' products (bf16)"},
+    {"training", "attention", "attention", Kind::text, "KERNEL",
+     "unfused, flash1, flash2, flash3 or cudnn (the framework's)"},
+    {"training", "cross_entropy", "cross-entropy", Kind::text, "HOW", "fp32-copy, native or fused (the framework's)"},
+    {"training", "dropout", "dropout", Kind::number, "X", "of residuals and attention (the framework's)"},
+    {"training", "gradient_dtype", "gradient-dtype", Kind::text, "TYPE", "in which gradients are collected (fp32)"},
+    {"training", "fused_gradient_accumulation", "fused-gradient-accumulation", Kind::on_off, "on|off",
+     "into what products of weight gradients add (the framework's)"},
+    {"training", "compiled", "compiled", Kind::on_off, "on|off", "layers or loss by a compiler (the framework's)"},
     {"training", "learning_rate", "learning-rate", Kind::number, "X", "of AdamW (0.001)"},
     {"training", "beta1", "beta1", Kind::number, "X", "(0.9)"},
     {"training", "beta2", "beta2", Kind::number, "X", "(0.95)"},
     {"training", "epsilon", "epsilon", Kind::number, "X", "(1e-8)"},
     {"training", "weight_decay", "weight-decay", Kind::number, "X", "(0.1)"},
+    {"training", "expert_imbalance", "expert-imbalance", Kind::number, "X",
+     "tokens of the busiest rank's experts over the mean, from 1 (the framework's)"},
     {"parallelism", "tensor", "tensor", Kind::size, "N", "tensor-parallel ranks (1)", true},
     {"parallelism", "pipeline", "pipeline", Kind::size, "N", "pipeline stages (1)", true},
     {"parallelism", "data", "data", Kind::size, "N", "data-parallel ranks (follows from the GPUs)", true},
     {"parallelism", "virtual_pipeline", "virtual-pipeline", Kind::size, "N", "chunks a stage: interleaved (1)", true},
     {"parallelism", "context", "context", Kind::size, "N", "ranks that share a sequence (1)", true},
     {"parallelism", "context_method", "context-method", Kind::text, "HOW", "ring or all-to-all (ring)", true},
-    {"parallelism", "expert", "expert", Kind::size, "N", "expert-parallel ranks; only 1 so far"},
+    {"parallelism", "expert", "expert", Kind::size, "N", "ranks that share out a layer's experts (1)", true},
+    {"parallelism", "expert_tensor", "expert-tensor", Kind::size, "N",
+     "ranks that share an expert's matrices: 1, or as many as tensor (1)", true},
     {"parallelism", "sequence_parallel", "sequence-parallel", Kind::on_off, "on|off",
      "between tensor-parallel regions (the framework's)"},
     {"parallelism", "zero_stage", "zero-stage", Kind::stage, "0|1|2|3", "what data ranks share out (0)", true},
@@ -80,6 +95,7 @@ std::vector<std::string> also_called(const std::string& option) {
         {"data", {"dp", "data-parallel-size", "dp-replicate", "dp-shard"}},
         {"context", {"cp", "context-parallel-size", "context-parallel-degree"}},
         {"expert", {"ep", "expert-model-parallel-size", "expert-parallel-size"}},
+        {"expert-tensor", {"etp", "expert-tensor-parallel-size"}},
         {"virtual-pipeline", {"vpp", "num-virtual-stages-per-pipeline-rank"}},
         {"global-batch-size", {"gbs", "train-batch-size", "batch-size"}},
         {"micro-batch-size", {"mbs", "train-micro-batch-size-per-gpu", "per-device-train-batch-size"}},
@@ -185,20 +201,24 @@ void keep_devices(ClusterSpec& cluster, const Json& of_plan) {
     }
 }
 
+ClusterSpec sized_cluster(const Options& options, ClusterSpec cluster) {
+    constexpr std::int64_t most = std::int64_t{1} << 24;
+    if (options.has("nodes")) for_option("nodes", [&] { scale_to_nodes(cluster, options.integer("nodes", 1, most)); });
+    if (options.has("gpus")) for_option("gpus", [&] { scale_to_devices(cluster, options.integer("gpus", 1, most)); });
+    return cluster;
+}
+
 void set_cluster(Json& root, const Options& options) {
     if (!options.has("cluster") && !root.has("cluster"))
         missing(root, options, "cluster", "cluster", "a preset (`foretrain clusters` lists them) or a file");
     if (options.has("nodes") && options.has("gpus")) option_error("nodes", "it beside --gpus", "one of the two");
     const bool sized = options.has("nodes") || options.has("gpus");
     if (!options.has("cluster") && !sized) return;
-    constexpr std::int64_t most = std::int64_t{1} << 24;
     ClusterSpec cluster = options.has("cluster")
                               ? for_option("cluster", [&] { return read_cluster(options.text("cluster")); })
                               : cluster_from_json(root.at("cluster"));
     if (options.has("cluster") && root.has("cluster") && !sized) keep_devices(cluster, root.at("cluster"));
-    if (options.has("nodes")) for_option("nodes", [&] { scale_to_nodes(cluster, options.integer("nodes", 1, most)); });
-    if (options.has("gpus")) for_option("gpus", [&] { scale_to_devices(cluster, options.integer("gpus", 1, most)); });
-    root.set("cluster", cluster_to_json(cluster));
+    root.set("cluster", cluster_to_json(sized_cluster(options, std::move(cluster))));
 }
 
 void require_training(const Json& root, const Options& options) {
@@ -228,8 +248,35 @@ Plan plan_from_fields(const Json& root, const Options& options, bool swept) {
     }
 }
 
+// The text of the option itself, or of the file that it names.
+std::string megatron_text(const std::string& given) {
+    if (given.find("--") != std::string::npos) return given;
+    std::ifstream in(given, std::ios::binary);
+    if (!in) option_error("megatron-args", fmt::format("\"{}\"", given.substr(0, 80)), "arguments, or a file of them");
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The plan that a job's arguments to Megatron-LM say, on the cluster of the options.
+Json megatron_root(const Options& options) {
+    if (options.has("plan")) option_error("megatron-args", "it beside --plan", "one of the two");
+    if (!options.has("cluster"))
+        option_error("cluster", "none", "a preset (`foretrain clusters` lists them) or a file, beside --megatron-args");
+    MegatronSetting setting{.origin = "--megatron-args", .gpu = "", .family = "", .name = ""};
+    setting.cluster =
+        sized_cluster(options, for_option("cluster", [&] { return read_cluster(options.text("cluster")); }));
+    const MegatronRun run =
+        plan_from_megatron(arguments_from_text(megatron_text(options.text("megatron-args"))), setting);
+    if (!run.plan) option_error("megatron-args", run.refused, fmt::format("what a plan can say ({})", run.why));
+    return Json::parse(plan_to_json(*run.plan).dump(-1), "--megatron-args");
+}
+
+Json root_of(const Options& options) {
+    if (options.has("megatron-args")) return megatron_root(options);
+    return options.has("plan") ? Json::parse_file(options.text("plan")) : Json::parse("{}", "command line");
+}
+
 Plan plan_without(const Options& options, const std::set<std::string>& dropped, bool swept) {
-    Json root = options.has("plan") ? Json::parse_file(options.text("plan")) : Json::parse("{}", "command line");
+    Json root = root_of(options);
     check_plan_keys(root);
     drop(root, dropped);
     set_model(root, options);
@@ -246,12 +293,14 @@ Plan plan_without(const Options& options, const std::set<std::string>& dropped, 
 }
 
 std::vector<OptionGroup> groups(bool swept) {
-    OptionGroup inputs{"Model and cluster",
-                       {{"plan", "FILE", "plan file; the options below override it"},
-                        {"model", "NAME|FILE|DIR", "preset, a file such as Hugging Face's config.json, or its folder"},
-                        {"cluster", "NAME|FILE", "preset or file; a plan file keeps its number of GPUs on it"},
-                        {"nodes", "N", "nodes of the cluster"},
-                        {"gpus", "N", "GPUs of the cluster"}}};
+    OptionGroup inputs{
+        "Model and cluster",
+        {{"plan", "FILE", "plan file; the options below override it"},
+         {"megatron-args", "FILE|ARGS", "what Megatron-LM is called with; the options below override it"},
+         {"model", "NAME|FILE|DIR", "preset, a file such as Hugging Face's config.json, or its folder"},
+         {"cluster", "NAME|FILE", "preset or file; a plan file keeps its number of GPUs on it"},
+         {"nodes", "N", "nodes of the cluster"},
+         {"gpus", "N", "GPUs of the cluster"}}};
     OptionGroup training{"Training", {}};
     OptionGroup parallelism{"Parallelism", {}};
     for (const Field& f : fields) {

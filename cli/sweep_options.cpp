@@ -23,6 +23,8 @@ SweepSpace space_from(const Options& options) {
     };
     sizes("tensor", space.tensor);
     sizes("context", space.context);
+    sizes("expert", space.expert);
+    sizes("expert-tensor", space.expert_tensor);
     sizes("pipeline", space.pipeline);
     sizes("virtual-pipeline", space.virtual_pipeline);
     sizes("data", space.data);
@@ -58,6 +60,8 @@ std::vector<OptionGroup> sweep_option_groups() {
                       {{"tensor", "N,...", "tensor-parallel ranks"},
                        {"context", "N,...", "ranks that share a sequence (1; up to 16 from 16k tokens on)"},
                        {"context-method", "HOW,...", "ring, all-to-all (the plan file's, else ring)"},
+                       {"expert", "N,...", "ranks that share out a layer's experts"},
+                       {"expert-tensor", "N,...", "ranks that share an expert's matrices (1 and the tensor ranks)"},
                        {"pipeline", "N,...", "pipeline stages"},
                        {"virtual-pipeline", "N,...", "chunks a stage"},
                        {"data", "N,...", "data-parallel ranks"},

@@ -24,11 +24,11 @@ constexpr std::int64_t query_block = 128;
 // Busy time of the multiprocessors, tile by tile: the fastest of the library's tile shapes and splits
 // of k. A last wave that is not full costs as a full one by the share `wave_quantisation`.
 double compute_us(const GemmShape& s, const PreparedGemm& g) {
-    const double elements = static_cast<double>(s.m) * static_cast<double>(s.n);
+    const double elements = static_cast<double>(s.groups) * static_cast<double>(s.m) * static_cast<double>(s.n);
     const double split_us = g.split_cost * 8 * elements * g.us_per_byte;
     double best = std::numeric_limits<double>::infinity();
     for (const PreparedGemm::Tile& t : g.tiles) {
-        const std::int64_t tiles = ceil_div(s.m, t.rows) * ceil_div(s.n, t.columns);
+        const std::int64_t tiles = s.groups * ceil_div(s.m, t.rows) * ceil_div(s.n, t.columns);
         const double whole = t.us_per_k * static_cast<double>(s.k);
         for (const int split : g.splits) {
             const std::int64_t work = tiles * split;
@@ -79,8 +79,9 @@ PreparedGemm prepare(const GemmConstants& c, const Processor& processor) {
 namespace {
 
 double cold_gemm_us(const GemmShape& s, const PreparedGemm& g) {
-    const double elements = static_cast<double>(s.m) * static_cast<double>(s.n);
-    const double inputs = static_cast<double>(s.m + s.n) * static_cast<double>(s.k) * s.input_bytes;
+    const double groups = static_cast<double>(s.groups);
+    const double elements = groups * static_cast<double>(s.m) * static_cast<double>(s.n);
+    const double inputs = groups * static_cast<double>(s.m + s.n) * static_cast<double>(s.k) * s.input_bytes;
     // The tables hold outputs of the type that inputs are stored in. One that is added to pays for what it moves beyond
     // that: 4 + 4 - 2 bytes an element when bf16 products go into fp32 sums.
     const double written = static_cast<double>(s.accumulate ? s.stored_bytes : s.output_bytes);

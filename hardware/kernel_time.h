@@ -32,6 +32,7 @@ struct GemmShape {
     std::int64_t output_bytes = 2;  // of an element of C
     bool accumulate = false;        // C is read as well
     std::int64_t stored_bytes = 2;  // of an element of A and B before they are quantised, if they are
+    std::int64_t groups = 1;        // as many such products, whose tiles fill the waves together
 };
 
 // GemmConstants with everything that does not depend on the shape worked out.

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "kernels/kernel_table.h"
 
 namespace foretrain {
@@ -29,6 +30,10 @@ struct Launch {
     void operator()(const CastArgs& a) const { table.cast(a, context); }
     void operator()(const LossArgs& a) const { table.loss(a, context); }
     void operator()(const AdamwArgs& a) const { table.adamw(a, context); }
+    // Predicted only: check_runnable refuses the models that have them.
+    void operator()(const RouterArgs&) const { throw InternalError("no kernel routes tokens to experts"); }
+    void operator()(const PermuteArgs&) const { throw InternalError("no kernel permutes the tokens of experts"); }
+    void operator()(const LatentPackArgs&) const { throw InternalError("no kernel packs latent attention"); }
 };
 
 }  // namespace

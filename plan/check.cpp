@@ -82,7 +82,8 @@ std::int64_t tensor_must_divide(const Plan& plan, std::int64_t pipeline) {
     const std::int64_t devices = std::max<std::int64_t>(devices_beside_context(plan), 1);
     const ModelSpec& m = plan.model;
     return std::gcd(std::gcd(m.attention_heads, m.kv_heads),
-                    std::gcd(m.ffn_hidden_size, devices % pipeline == 0 ? devices / pipeline : devices));
+                    std::gcd(std::gcd(m.ffn_hidden_size, m.moe.shared_ffn),
+                             devices % pipeline == 0 ? devices / pipeline : devices));
 }
 
 // Sizes out of range; the other rules compute with them only if there are none.
@@ -106,6 +107,8 @@ void check_sizes(const Plan& plan, Rejections& out) {
                        .rule = fmt::format("must be from 1 to {}", most_chunks),
                        .suggestion = p.virtual_pipeline < 1 ? "1" : ""});
     need("parallelism.data", p.data);
+    need("parallelism.expert", p.expert);
+    need("parallelism.expert_tensor", p.expert_tensor);
     if (p.zero_shard_size != 0) need("parallelism.zero_shard_size", p.zero_shard_size);
     if (p.first_stage_layers != 0) need("parallelism.first_stage_layers", p.first_stage_layers);
     if (p.last_stage_layers != 0) need("parallelism.last_stage_layers", p.last_stage_layers);
@@ -137,11 +140,17 @@ void check_magnitude(const Plan& plan, Rejections& out) {
         out.push_back({.reason = reason, .field = field, .found = std::move(found), .rule = std::move(rule)});
     };
     const ModelSpec& m = plan.model;
-    const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size);
-    const double parameters = d(m.hidden_size) * (d(m.layers) * widths + 2 * d(m.vocab_size));
+    const double latents = d(m.mla.q_lora) + d(m.mla.kv_lora);
+    const double widths = d(m.hidden_size) + d(m.attention_heads) * d(m.head_dim) * 3 + 2 * d(m.ffn_hidden_size) +
+                          2 * d(m.moe.shared_ffn) + latents;
+    // Copies of a token that go to experts, each of which gets at least one row.
+    const double expert = 2 * d(m.hidden_size) + 3 * d(m.moe.ffn_hidden_size);
+    const double visits = d(m.moe.topk) * std::max({1.0, m.moe.capacity_factor, plan.training.expert_imbalance});
+    const double visited = d(m.hidden_size) * (d(m.layers) * (widths + visits * expert) + 2 * d(m.vocab_size));
+    const double parameters = visited + d(m.layers) * d(m.moe.experts) * d(m.hidden_size) * expert;
     const double tokens =
         d(plan.parallelism.micro_batch_size) * d(plan.training.sequence_length) / d(plan.parallelism.context);
-    const double values = tokens * (d(m.layers) * widths + d(m.vocab_size)) + parameters;
+    const double values = tokens * (d(m.layers) * (widths + visits * expert) + d(m.vocab_size)) + parameters;
     if (values > most_values)
         return refuse("microbatch_too_large", "parallelism.micro_batch_size", fmt::format("{:.1e} values", values),
                       fmt::format("parameters and one microbatch must be below {:.0e} values", most_values));
@@ -159,7 +168,7 @@ void check_magnitude(const Plan& plan, Rejections& out) {
     if (peak == plan.cluster.device.peak.end()) return;  // check_calibration says so
     const double s = d(plan.training.sequence_length);
     const double attention = 12 * d(m.layers) * d(m.attention_heads) * d(m.head_dim) * s;
-    const double work = samples * s * (6 * parameters + attention);
+    const double work = samples * s * (6 * visited + attention);
     const double time = work / d(plan.cluster.devices()) / peak->second.per_second;
     if (!(time <= most_seconds))
         refuse("step_too_long", "training.global_batch_size", fmt::format("{:.1e} s a step at peak", time),
@@ -217,6 +226,7 @@ void check_tensor(const Plan& plan, Rejections& out) {
     divides("tensor_divides_heads", "attention_heads", m.attention_heads);
     if (m.kv_heads != m.attention_heads) divides("tensor_divides_kv_heads", "kv_heads", m.kv_heads);  // else told
     divides("tensor_divides_ffn", "ffn_hidden_size", m.ffn_hidden_size);
+    divides("tensor_divides_shared_ffn", "moe.shared_ffn", m.moe.shared_ffn);
 }
 
 void check_sequence(const Plan& plan, Rejections& out) {
@@ -332,6 +342,9 @@ void check_runnable_model(const ModelSpec& m, std::int64_t sequence, Rejections&
     if (m.positions == Positions::alibi) refuse("positions", "alibi");
     if (m.sliding_window.size > 0 && m.sliding_window.size < sequence)
         refuse("sliding_window", fmt::format("{} of {} tokens", m.sliding_window.size, sequence));
+    if (m.has_experts()) refuse("moe", fmt::format("{} experts", m.moe.experts));
+    if (m.attention_sinks) refuse("attention_sinks", "true");
+    if (m.is_latent()) refuse("mla", fmt::format("kv_lora {}", m.mla.kv_lora));
     if (m.elementwise_scaling) refuse("elementwise_scaling", "true");
 }
 
@@ -349,13 +362,13 @@ std::string text(const Rejection& r) {
 std::vector<Rejection> check(const Plan& plan) {
     Rejections out;
     check_sizes(plan, out);
-    check_experts(plan, out);
     if (!out.empty()) return out;
     check_magnitude(plan, out);
     check_world(plan, out);
     check_tensor(plan, out);
     check_sequence(plan, out);
     check_context(plan, out);
+    check_experts(plan, out);
     check_stage_layers(plan, out);
     check_batch(plan, out);
     check_shard(plan, out);

@@ -19,10 +19,16 @@ void check_rules::check_added_magnitude(const Plan& plan, const Framework& f, st
     double layer = d(2 * h.forward_operations + h.backward_operations) * operation + h.recompute_us +
                    collectives * collective + 2 * f.costs.stall.forward_us + f.costs.stall.backward_us;
     const Parallelism& p = plan.parallelism;
+    if (plan.model.has_experts()) {
+        const ExpertCosts& e = f.costs.experts;
+        const double local = d(plan.model.moe.experts) / d(p.expert);
+        layer += (2 * e.forward_operations.of(local) + e.backward_operations.of(local)) *
+                 (e.host_takes * operation + e.gap_us * e.stall_takes);
+    }
     const double tokens = d(plan.training.sequence_length);
     const double scores = d(p.micro_batch_size) * d(plan.model.attention_heads) * tokens * tokens;
     const double bandwidth = plan.cluster.device.memory_bandwidth.bytes_per_second;
-    const UnfusedAttention& u = f.costs.unfused;
+    const UnfusedAttention& u = f.costs.unfused.product_efficiency > 0 ? f.costs.unfused : f.costs.unfused_if_asked;
     layer += scores * (2 * u.forward_bytes + u.backward_bytes) / std::max(bandwidth, 1.0) * 1e6 * 2;
     const double passes = d(plan.training.global_batch_size) / (d(p.micro_batch_size) * d(p.data));
     const double messages = 2 * d(p.virtual_pipeline) * (passes + d(p.pipeline)) * f.costs.messages.each_us;

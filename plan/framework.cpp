@@ -112,10 +112,14 @@ UnknownFramework unknown_framework(std::string_view reference) {
     return {fmt::format("{}", fmt::join(known, ", ")), nearest(wanted.name.substr(0, 80), known)};
 }
 
-StateTypes state_types(DType precision, DType half_gradient) {
+StateTypes state_types(const Training& training, DType half_gradient) {
+    const DType precision = training.precision;
     if (half_gradient == DType::fp16 && precision != DType::fp16) half_gradient = DType::fp32;
     if (precision == DType::bf16 || precision == DType::fp16)
-        return {.weight = precision, .gradient = half_gradient, .optimizer = DType::fp32, .master = true};
+        return {.weight = precision,
+                .gradient = training.gradient_type.value_or(half_gradient),
+                .optimizer = DType::fp32,
+                .master = true};
     return {.weight = precision, .gradient = precision, .optimizer = precision, .master = false};
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "plan/memory_costs.h"
 #include "plan/plan.h"
 #include "plan/software_costs.h"
 
@@ -44,7 +45,8 @@ struct Framework {
     std::vector<Schedule> schedules;
     bool has_tensor_ranks = true;
     bool has_pipeline = true;
-    bool interleaves = false;  // several chunks a stage (virtual_pipeline)
+    bool interleaves = false;     // several chunks a stage (virtual_pipeline)
+    bool routes_experts = false;  // has layers with experts, and ranks that share them out
     // Layers that do not divide fill one stage after the other, embedding and head being one each: the last stage
     // has what is left. Other frameworks want to be told.
     bool fills_stages = false;
@@ -70,6 +72,7 @@ struct Framework {
     double step_spread = 0;
     bool step_spread_assumed = false;  // a judgement: too few of the version's runs were seen to say
     SoftwareCosts costs;
+    MemoryCosts memory;
     bool by_name_only = false;                   // no version that is meant where none is named
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
@@ -102,7 +105,7 @@ struct StateTypes {
     DType weight, gradient, optimizer;
     bool master = false;
 };
-StateTypes state_types(DType precision, DType half_gradient = DType::fp32);
+StateTypes state_types(const Training& training, DType half_gradient = DType::fp32);
 
 // Rows of embedding and head: the vocabulary padded as the framework pads it.
 std::int64_t padded_vocabulary(const ModelSpec& model, const Framework& framework, std::int64_t tensor_ranks);

@@ -98,6 +98,24 @@ void visit(Visitor& v, OverlapCosts& o) {
 }
 
 template <class Visitor>
+void visit(Visitor& v, ExpertCosts::Operations& o) {
+    v("layer", o.layer, 0.0, static_cast<double>(most_operations));
+    v("each", o.each, 0.0, static_cast<double>(most_operations));
+}
+
+// `forward_operations` and `backward_operations` have a form of their own.
+template <class Visitor>
+void visit(Visitor& v, ExpertCosts& e) {
+    v("host_takes", e.host_takes, 0.0, 100.0);
+    v("gap_us", e.gap_us, 0.0, most_us);
+    v("stall_takes", e.stall_takes, 0.0, 100.0);
+    v("exchange", e.exchange, 0.0, static_cast<double>(all_of_it));  // by devices of a node
+    v("once_per_node", e.once_per_node);
+    v("traffic", e.traffic, 0.01, most_factor);
+    v("imbalance", e.imbalance, 1.0, 1000.0);
+}
+
+template <class Visitor>
 void visit(Visitor& v, TrafficFactors& t) {
     v("stream_forward", t.stream_forward, least_factor, most_factor);
     v("stream_backward", t.stream_backward, least_factor, most_factor);
@@ -118,11 +136,39 @@ void visit(Visitor& v, UnfusedAttention& u) {
     v("product_efficiency", u.product_efficiency, 0.01, 1.0);
     v("forward_bytes", u.forward_bytes, 4.0, 1000.0);
     v("backward_bytes", u.backward_bytes, 8.0, 1000.0);
-    v("score_bytes", u.score_bytes, std::int64_t{0}, std::int64_t{64});
     v("softmax_multiple", u.softmax_multiple, std::int64_t{1}, std::int64_t{1024});
     v("without_softmax_kernel", u.without_softmax_kernel, 1.0, most_factor);
     v("operations_without", u.operations_without, std::int64_t{0}, std::int64_t{1000});
     v("unaligned_products", u.unaligned_products, 1.0, most_factor);
+}
+
+constexpr std::int64_t some = 1000, widest_logit = 64;  // bytes
+constexpr double most_mib = 1 << 20;
+
+// `attention` has a form of its own.
+template <class Visitor>
+void visit(Visitor& v, MemoryCosts& m) {
+    v("hidden_dropout", m.hidden_dropout, 0.0, 1.0);
+    v("attention_dropout", m.attention_dropout, 0.0, 1.0);
+    v("norm_statistics", m.norm_statistics, std::int64_t{0}, some);
+    v("second_output", m.second_output);
+    v("native_logit_bytes", m.native_logit_bytes, 0.0, static_cast<double>(widest_logit));
+    v("compiled_logit_bytes", m.compiled_logit_bytes, std::int64_t{0}, widest_logit);
+    v("logit_bytes", m.logit_bytes, std::int64_t{0}, widest_logit);
+    v("head_gradient", m.head_gradient);
+    v("library_mib", m.library_mib, 0.0, most_mib);
+    v("deterministic_mib", m.deterministic_mib, 0.0, most_mib);
+    v("library_handles", m.library_handles, std::int64_t{0}, some);
+    v("layer_mib", m.layer_mib, 0.0, most_mib);
+    v("overlap_workspaces", m.overlap_workspaces, std::int64_t{0}, some);
+    v("grouped_workspaces", m.grouped_workspaces, std::int64_t{0}, some);
+    v("own_layer_mib", m.own_layer_mib, 0.0, most_mib);  // by ranks
+    v("unsharded_mib", m.unsharded_mib, 0.0, most_mib);
+    v("gradient_shapes", m.gradient_shapes);
+    v("attention_mask", m.attention_mask);
+    v("idle_rings", m.idle_rings);
+    v("messages", m.messages, std::int64_t{0}, some);
+    v("slack", m.slack, 0.0, 100.0);
 }
 
 // What stands in no group.
@@ -139,6 +185,7 @@ void visit(Visitor& v, Framework& f) {
     v("has_tensor_ranks", f.has_tensor_ranks);
     v("has_pipeline", f.has_pipeline);
     v("interleaves", f.interleaves);
+    v("routes_experts", f.routes_experts);
     v("fills_stages", f.fills_stages);
     v("default_sequence_parallel", f.default_sequence_parallel);
     v("default_zero_stage", f.default_zero_stage, 0, 3);

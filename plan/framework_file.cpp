@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
 const std::vector<std::string> recompute_names{"none", "selective", "full", "block", "segment", "every"};
 const std::vector<std::string> context_method_names{"ring", "all-to-all"};
 const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
+const std::vector<std::string> attention_names{"unfused", "flash1", "flash2", "flash3", "cudnn"};
 const std::vector<std::string> half_gradient_names{"fp32", "bf16", "fp16"};
 
 // Element i of an enum whose values these are the names of.
@@ -100,16 +102,72 @@ Json group_of(Costs costs) {
     return out;
 }
 
+// {"layer": 10, "each": 2}, both or none.
+void read_operations(FieldReader& experts, const char* key, ExpertCosts::Operations& out) {
+    const Json value = experts.take(key);
+    if (value.is_null()) return;
+    FieldReader in(value);
+    for (const char* part : {"layer", "each"}) in.require(part);
+    visit(in, out);
+    in.finish();
+}
+
+void read_experts(const Json& value, ExpertCosts& e) {
+    FieldReader in(value);
+    read_operations(in, "forward_operations", e.forward_operations);
+    read_operations(in, "backward_operations", e.backward_operations);
+    visit(in, e);
+    in.finish();
+}
+
+Json experts_of(const ExpertCosts& e) {
+    Json out = group_of(e);
+    return out.set("forward_operations", group_of(e.forward_operations))
+        .set("backward_operations", group_of(e.backward_operations));
+}
+
+UnfusedAttention unfused_from(const Json& value) {
+    UnfusedAttention u;
+    FieldReader in(value);
+    for (const char* key : {"product_efficiency", "forward_bytes", "backward_bytes"}) in.require(key);
+    visit(in, u);
+    in.finish();
+    return u;
+}
+
+// By the device's dense bf16 peak in TFLOP/s.
+void read_kinds(const Json& value, std::vector<std::pair<int, AttentionKind>>& out) {
+    out.clear();
+    for (const std::string& from : value.keys()) {
+        int peak = 0;
+        const auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), peak);
+        if (error != std::errc{} || end != from.data() + from.size() || peak < 1)
+            value.at(from).fail("\"" + from + "\"", "TFLOP/s as key");
+        out.emplace_back(peak, static_cast<AttentionKind>(value.at(from).one_of(attention_names)));
+    }
+    std::sort(out.begin(), out.end());
+}
+
+void read_memory(const Json& value, MemoryCosts& m) {
+    FieldReader in(value);
+    if (const Json kinds = in.take("attention"); !kinds.is_null()) read_kinds(kinds, m.attention);
+    visit(in, m);
+    in.finish();
+}
+
+Json memory_of(const MemoryCosts& m) {
+    Json out = group_of(m), kinds = Json::object();
+    for (const auto& [from, kind] : m.attention)
+        kinds.set(std::to_string(from), attention_names[static_cast<std::size_t>(kind)]);
+    return out.set("attention", std::move(kinds));
+}
+
 // Unfused, or factors on what was measured, never both.
 void read_attention(const Json& value, SoftwareCosts& c) {
     c.attention.clear();
     c.unfused = {};
     if (value.is_object()) {
-        FieldReader in(value);
-        for (const char* key : {"product_efficiency", "forward_bytes", "backward_bytes", "score_bytes"})
-            in.require(key);
-        visit(in, c.unfused);
-        in.finish();
+        c.unfused = unfused_from(value);
         return;
     }
     for (const Json& item : value.items()) {
@@ -134,7 +192,9 @@ void read_costs(const Json& value, SoftwareCosts& c) {
     read_group(in, "messages", c.messages);
     read_group(in, "overlap", c.overlap);
     read_group(in, "traffic", c.traffic);
+    if (const Json experts = in.take("experts"); !experts.is_null()) read_experts(experts, c.experts);
     if (const Json attention = in.take("attention"); !attention.is_null()) read_attention(attention, c);
+    if (const Json asked = in.take("unfused_attention"); !asked.is_null()) c.unfused_if_asked = unfused_from(asked);
     visit(in, c);
     in.finish();
 }
@@ -196,6 +256,7 @@ void read_sources(const Json& version, const std::string& otherwise, Framework& 
 void read_version(FieldReader& in, const Json& version, Framework& f) {
     read_abilities(in, version, f);
     if (const Json costs = in.take("costs"); !costs.is_null()) read_costs(costs, f.costs);
+    if (const Json memory = in.take("memory"); !memory.is_null()) read_memory(memory, f.memory);
     if (const Json runs = in.take("stands_for"); !runs.is_null()) f.runs = runs_from(runs);
     in.take("sources");
     in.finish();
@@ -240,7 +301,7 @@ void read_file(const Json& file, Find find, std::vector<Framework>& out) {
 Json without_defaults(const Json& value, const Json& defaults) {
     Json out = Json::object();
     for (const std::string& key : value.keys())
-        if (value.at(key).dump(-1) != defaults.at(key).dump(-1)) out.set(key, value.at(key));
+        if (value.at(key).dump(-1) != defaults.get(key).dump(-1)) out.set(key, value.at(key));
     return out;
 }
 
@@ -250,6 +311,7 @@ Json version_of(const Framework& f) {
     out.set("version", f.version);
     const Json abilities = without_defaults(abilities_of(f), abilities_of(nothing));
     for (const std::string& key : abilities.keys()) out.set(key, abilities.at(key));
+    if (f.memory != nothing.memory) out.set("memory", memory_of(f.memory));
     const Json costs = without_defaults(costs_to_json(f.costs), costs_to_json(nothing.costs));
     if (!costs.keys().empty()) out.set("costs", costs);
     if (f.runs != nothing.runs) out.set("stands_for", runs_of(f.runs));
@@ -284,7 +346,9 @@ Json costs_to_json(const SoftwareCosts& c) {
         .set("messages", group_of(c.messages))
         .set("overlap", group_of(c.overlap))
         .set("traffic", group_of(c.traffic))
+        .set("experts", experts_of(c.experts))
         .set("attention", attention_of(c));
+    if (c.unfused_if_asked.product_efficiency > 0) out.set("unfused_attention", group_of(c.unfused_if_asked));
     SoftwareCosts rest = c;
     FieldWriter w(out);
     visit(w, rest);

@@ -45,6 +45,8 @@ std::string describe_zero(const Parallelism& p) {
 std::string describe(const Parallelism& p) {
     std::string s = fmt::format("tp {}", p.tensor);
     if (p.context != 1) s += fmt::format(" cp {} {}", p.context, name_of(p.context_method));
+    if (p.expert != 1) s += fmt::format(" ep {}", p.expert);
+    if (p.expert_tensor != 1) s += fmt::format(" etp {}", p.expert_tensor);
     s += fmt::format(" pp {}", p.pipeline);
     if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
     s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, describe_zero(p), p.micro_batch_size,
@@ -54,6 +56,26 @@ std::string describe(const Parallelism& p) {
     if (p.last_stage_layers != 0) s += fmt::format(" last {}", p.last_stage_layers);
     if (p.embedding_and_head_as_layers) s += " embedding and head as layers";
     return s;
+}
+
+std::string_view name_of(AttentionKind kind) {
+    switch (kind) {
+        case AttentionKind::unfused: return "unfused";
+        case AttentionKind::flash1: return "flash1";
+        case AttentionKind::flash2: return "flash2";
+        case AttentionKind::flash3: return "flash3";
+        case AttentionKind::cudnn: return "cudnn";
+    }
+    return "?";
+}
+
+std::string_view name_of(CrossEntropy kind) {
+    switch (kind) {
+        case CrossEntropy::fp32_copy: return "fp32-copy";
+        case CrossEntropy::native: return "native";
+        case CrossEntropy::fused: return "fused";
+    }
+    return "?";
 }
 
 }  // namespace foretrain

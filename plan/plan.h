@@ -42,6 +42,28 @@ struct Overlap {
     bool operator==(const Overlap&) const = default;
 };
 
+// The kernels that compute attention: products and a softmax over the whole matrix of scores, or one of the fused.
+// Which of the fused decides what is kept of it; its time is that of the device's measured kernels.
+enum class AttentionKind : std::uint8_t { unfused, flash1, flash2, flash3, cudnn };
+
+// What becomes of the 16-bit logits: a copy of them in fp32 by the loss's own operations one by one, the same
+// compiled into fewer (Megatron-LM's "native" fusion), or gradients written over them (Transformer Engine, Liger).
+enum class CrossEntropy : std::uint8_t { fp32_copy, native, fused };
+
+// How the framework was set up where its profile leaves a choice that costs memory and changes no result.
+struct SoftwareChoices {
+    bool deterministic = false;          // kernels that give the same bits each time
+    bool own_layers = false;             // Megatron-LM's layers in place of Transformer Engine's
+    std::optional<bool> attention_mask;  // the data loader makes one
+    bool quantised_parameters = false;   // weights are gathered as products take them: no copies beside them
+    bool fused_softmax = true;           // scale, mask and softmax of unfused attention in one kernel
+    bool gathers_tokens = false;         // of experts: all tokens go to all of their ranks, in a buffer that stays
+    bool grouped_products = false;       // of experts: in one kernel, with workspaces of its own
+    std::int64_t deferred_head = 0;      // microbatches that the head's weight gradient lags behind
+    bool operator==(const SoftwareChoices&) const = default;
+};
+
+// What is null is the framework profile's.
 struct Training {
     std::int64_t global_batch_size = 0;  // samples a step
     std::int64_t sequence_length = 0;    // tokens a sample
@@ -55,6 +77,16 @@ struct Training {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     double weight_decay = 0.1;
+    // Tokens that the busiest rank's experts get, over the mean, where none are dropped; 0: as the framework's
+    // profile has it.
+    double expert_imbalance = 0;
+    std::optional<AttentionKind> attention;
+    std::optional<CrossEntropy> cross_entropy;
+    std::optional<double> hidden_dropout, attention_dropout;
+    std::optional<DType> gradient_type;               // as gradients are collected and reduced
+    std::optional<bool> fused_gradient_accumulation;  // products of weight gradients add to what is collected
+    std::optional<bool> compiled;
+    SoftwareChoices software;
     bool operator==(const Training&) const = default;
 };
 
@@ -83,6 +115,8 @@ struct Parallelism {
 
     // Ranks that hold the same parameters: the size of Axis::replica.
     std::int64_t replicas() const { return context * data; }
+    // Those that hold the same experts: of Axis::expert_replica.
+    std::int64_t expert_replicas() const { return tensor * context * data / (expert * expert_tensor); }
     int effective_zero() const { return replicas() == 1 ? 0 : zero_stage; }
     // Of the residual stream on one rank, of a microbatch: a share of the tokens under sequence parallelism.
     std::int64_t rows(std::int64_t sequence_length) const {
@@ -113,12 +147,14 @@ struct Plan {
 std::int64_t boundary_elements(const ModelSpec& model, const Training& training, const Parallelism& parallelism);
 
 // One line, e.g. "tp 4 pp 2 v 3 dp 2 zero 1 mbs 1 1f1b sp recompute full" (with "cp 2 ring" after tp where
-// there are several, and "zero 3/8" where 8 replicas share out), and its parts' names.
+// there are several, "ep 8 etp 2" of experts, and "zero 3/8" where 8 replicas share out), and its parts' names.
 std::string describe(const Parallelism& parallelism);
 std::string describe(const Recompute& recompute);           // "none", "segment 4", ...
 std::string describe_zero(const Parallelism& parallelism);  // "1", "3/8"
 std::string_view name_of(Recompute::Kind kind);             // "none", "segment N", ...
 std::string_view name_of(Schedule schedule);                // "gpipe", "1f1b"
 std::string_view name_of(ContextMethod method);             // "ring", "all-to-all"
+std::string_view name_of(AttentionKind kind);               // "unfused", "flash2", ...
+std::string_view name_of(CrossEntropy kind);                // "fp32-copy", "native", "fused"
 
 }  // namespace foretrain

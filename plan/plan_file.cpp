@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* plan_format = "foretrain.plan/1";
 constexpr std::int64_t largest = std::int64_t{1} << 40;
+constexpr double most_imbalance = 1000;
 
 using Kind = Recompute::Kind;
 
@@ -46,17 +47,20 @@ const std::vector<std::string> training_keys{"global_batch_size",
                                              "optimizer_dtype",
                                              "fused_gradient_accumulation",
                                              "compiled",
+                                             "software",
                                              "learning_rate",
                                              "beta1",
                                              "beta2",
                                              "epsilon",
-                                             "weight_decay"};
+                                             "weight_decay",
+                                             "expert_imbalance"};
 const std::vector<std::string> parallelism_keys{"tensor",
                                                 "pipeline",
                                                 "virtual_pipeline",
                                                 "context",
                                                 "context_method",
                                                 "expert",
+                                                "expert_tensor",
                                                 "data",
                                                 "sequence_parallel",
                                                 "zero_stage",
@@ -70,6 +74,10 @@ const std::vector<std::string> parallelism_keys{"tensor",
                                                 "embedding_and_head_as_layers",
                                                 "offload",
                                                 "overlap"};
+const std::vector<std::string> software_keys{"deterministic", "own_layers",    "attention_mask", "quantised_parameters",
+                                             "fused_softmax", "deferred_head", "gathers_tokens", "grouped_products"};
+const std::vector<std::string> attention_names{"unfused", "flash1", "flash2", "flash3", "cudnn"};
+const std::vector<std::string> cross_entropy_names{"fp32-copy", "native", "fused"};
 const std::vector<std::string> overlap_keys{"gradient_reduce", "parameter_gather", "tensor", "pipeline"};
 
 // Fields of the file form that are not supported yet: null and the neutral value are accepted.
@@ -87,18 +95,65 @@ void read_precision(const Json& value, Training& t) {
     t.products = is_quantised(type) ? std::optional(type) : std::nullopt;
 }
 
+bool stated(const Json& value, const char* key) { return value.has(key) && !value.at(key).is_null(); }
+
+std::optional<bool> choice(const Json& value, const char* key) {
+    if (!stated(value, key)) return std::nullopt;
+    return value.at(key).boolean();
+}
+
+// One rate for both, or {"hidden": .., "attention": ..}.
+void read_dropout(const Json& value, Training& t) {
+    constexpr double most = 0.999;
+    if (value.is_number()) {
+        t.hidden_dropout = t.attention_dropout = value.number(0, most);
+        return;
+    }
+    value.only_keys({"hidden", "attention"});
+    if (value.has("hidden")) t.hidden_dropout = value.at("hidden").number(0, most);
+    if (value.has("attention")) t.attention_dropout = value.at("attention").number(0, most);
+}
+
+SoftwareChoices software_from(const Json& value) {
+    value.only_keys(software_keys);
+    SoftwareChoices s;
+    s.deterministic = choice(value, "deterministic").value_or(false);
+    s.own_layers = choice(value, "own_layers").value_or(false);
+    s.attention_mask = choice(value, "attention_mask");
+    s.quantised_parameters = choice(value, "quantised_parameters").value_or(false);
+    s.gathers_tokens = choice(value, "gathers_tokens").value_or(false);
+    s.grouped_products = choice(value, "grouped_products").value_or(false);
+    s.fused_softmax = choice(value, "fused_softmax").value_or(true);
+    if (stated(value, "deferred_head")) s.deferred_head = value.at("deferred_head").integer(0, largest);
+    return s;
+}
+
+// What the framework does where its profile leaves a choice.
+void read_choices(const Json& value, Training& t) {
+    if (stated(value, "attention"))
+        t.attention = static_cast<AttentionKind>(value.at("attention").one_of(attention_names));
+    if (choice(value, "flash_attention") == false) {
+        if (t.attention && *t.attention != AttentionKind::unfused)
+            value.at("flash_attention").fail("false", "true beside this \"attention\"");
+        t.attention = AttentionKind::unfused;
+    }
+    if (stated(value, "cross_entropy"))
+        t.cross_entropy = static_cast<CrossEntropy>(value.at("cross_entropy").one_of(cross_entropy_names));
+    if (stated(value, "dropout")) read_dropout(value.at("dropout"), t);
+    if (stated(value, "gradient_dtype")) {
+        const std::vector<std::string> names{"fp32", "bf16", "fp16"};
+        t.gradient_type = *dtype_from_name(names[value.at("gradient_dtype").one_of(names)]);
+    }
+    t.fused_gradient_accumulation = choice(value, "fused_gradient_accumulation");
+    if (choice(value, "compiled") == true) t.compiled = true;
+    if (stated(value, "software")) t.software = software_from(value.at("software"));
+}
+
 Training training_from(const Json& value) {
     refuse_unless_neutral(value, "optimizer", Json("adamw"));
-    refuse_unless_neutral(value, "flash_attention", Json(true));
-    refuse_unless_neutral(value, "compiled", Json(false));
-    if (value.has("dropout") && value.at("dropout").is_number())
-        value.at("dropout").number(0, 0);
-    else
-        refuse_unless_neutral(value, "dropout", Json());
-    for (const char* key :
-         {"attention", "cross_entropy", "gradient_dtype", "optimizer_dtype", "fused_gradient_accumulation"})
-        refuse_unless_neutral(value, key, Json());
+    refuse_unless_neutral(value, "optimizer_dtype", Json());
     Training t;
+    read_choices(value, t);
     t.global_batch_size = value.at("global_batch_size").integer(1, largest);
     t.sequence_length = value.at("sequence_length").integer(1, largest);
     if (value.has("precision")) read_precision(value.at("precision"), t);
@@ -110,6 +165,7 @@ Training training_from(const Json& value) {
     number("beta2", t.beta2, 0, 1 - 1e-12);
     number("epsilon", t.epsilon, 0, 1e6);
     number("weight_decay", t.weight_decay, 0, 1e6);
+    number("expert_imbalance", t.expert_imbalance, 1, most_imbalance);
     return t;
 }
 
@@ -149,7 +205,6 @@ Overlap overlap_from(const Json& value, const Framework& framework) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    refuse_unless_neutral(value, "expert", Json(1));
     refuse_unless_neutral(value, "offload", Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
@@ -162,6 +217,8 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     size("context", p.context);
     if (value.has("context_method"))
         p.context_method = static_cast<ContextMethod>(value.at("context_method").one_of(context_method_names));
+    size("expert", p.expert);
+    size("expert_tensor", p.expert_tensor);
     size("data", p.data);
     size("micro_batch_size", p.micro_batch_size);
     p.zero_stage = framework.default_zero_stage;
@@ -220,6 +277,39 @@ void check_plan_keys(const Json& value) {
     if (parallelism.has("overlap")) parallelism.at("overlap").only_keys(overlap_keys);
 }
 
+namespace {
+
+// Only what is stated: a plan file says no more than its user did.
+Json software_to_json(const SoftwareChoices& s) {
+    Json out = Json::object();
+    if (s.deterministic) out.set("deterministic", true);
+    if (s.own_layers) out.set("own_layers", true);
+    if (s.attention_mask) out.set("attention_mask", *s.attention_mask);
+    if (s.quantised_parameters) out.set("quantised_parameters", true);
+    if (s.gathers_tokens) out.set("gathers_tokens", true);
+    if (s.grouped_products) out.set("grouped_products", true);
+    if (!s.fused_softmax) out.set("fused_softmax", false);
+    if (s.deferred_head > 0) out.set("deferred_head", s.deferred_head);
+    return out;
+}
+
+void choices_to_json(const Training& t, Json& out) {
+    if (t.attention) out.set("attention", name_of(*t.attention));
+    if (t.cross_entropy) out.set("cross_entropy", name_of(*t.cross_entropy));
+    if (t.hidden_dropout || t.attention_dropout) {
+        Json dropout = Json::object();
+        if (t.hidden_dropout) dropout.set("hidden", *t.hidden_dropout);
+        if (t.attention_dropout) dropout.set("attention", *t.attention_dropout);
+        out.set("dropout", std::move(dropout));
+    }
+    if (t.gradient_type) out.set("gradient_dtype", name_of(*t.gradient_type));
+    if (t.fused_gradient_accumulation) out.set("fused_gradient_accumulation", *t.fused_gradient_accumulation);
+    if (t.compiled) out.set("compiled", *t.compiled);
+    if (t.software != SoftwareChoices{}) out.set("software", software_to_json(t.software));
+}
+
+}  // namespace
+
 Plan plan_from_json(const Json& value) {
     check_plan_keys(value);
     if (value.has("format")) value.at("format").one_of({plan_format});
@@ -251,6 +341,8 @@ Json plan_to_json(const Plan& plan) {
         .set("beta2", t.beta2)
         .set("epsilon", t.epsilon)
         .set("weight_decay", t.weight_decay);
+    if (t.expert_imbalance != 0) training.set("expert_imbalance", t.expert_imbalance);
+    choices_to_json(t, training);
     Json out = Json::object();
     return out.set("format", plan_format)
         .set("model", model_to_json(plan.model))
@@ -270,6 +362,8 @@ Json parallelism_to_json(const Parallelism& p) {
     out.set("tensor", p.tensor)
         .set("context", p.context)
         .set("context_method", name_of(p.context_method))
+        .set("expert", p.expert)
+        .set("expert_tensor", p.expert_tensor)
         .set("pipeline", p.pipeline)
         .set("virtual_pipeline", p.virtual_pipeline)
         .set("data", p.data)

@@ -11,6 +11,7 @@
 #include "hardware/device_file.h"
 #include "plan/framework.h"
 #include "plan/framework_version.h"
+#include "plan/megatron_args.h"
 #include "plan/plan_file.h"
 
 namespace foretrain {
@@ -132,6 +133,15 @@ void add_layout(const Json& stated, std::int64_t layers, bool fills_stages, Json
     }
 }
 
+// What the plan takes where a record says nothing of it; without tensor ranks there is nothing to assume.
+void assume_whole_experts(const Json& record, const Json& stated, RunRecord& out) {
+    const Json model = record.at("model");
+    if (!model.is_object() || !model.has("moe") || stated.has("expert_tensor")) return;
+    if (stated.has("tensor") && stated.at("tensor").integer(1, largest) > 1)
+        out.assumed.emplace_back(
+            "an expert's matrices are whole (expert_tensor 1), as Megatron-Bridge's recipes set it");
+}
+
 Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
     if (!record.has("parallelism")) return Json::object();
     const Json stated = record.at("parallelism");
@@ -145,21 +155,16 @@ Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
             out.assumed.emplace_back("one chunk a stage, though the schedule is an interleaved one");
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
+    assume_whole_experts(record, stated, out);
     if (const Json model = record.at("model"); model.has("layers"))
         add_layout(stated, model.at("layers").integer(1, largest), fills_stages, parallelism, out);
     return parallelism;
 }
 
-Json training_of(const Json& record, RunRecord& out) {
+// Without what chose the profile, which knows what those do.
+Json training_of(const Json& record) {
     const Json stated = record.at("training");
-    // These chose the profile, which knows what they do.
-    std::vector<std::string> said{"flash_attention", "compiled"};
-    if (stated.has("gradient_dtype")) {
-        const std::string dtype = stated.at("gradient_dtype").string();
-        if (dtype != "fp32") out.assumed.push_back(fmt::format("gradients are fp32, though the run's are {}", dtype));
-        said.emplace_back("gradient_dtype");
-    }
-    return without(stated, said);
+    return without(stated, {"flash_attention", "compiled"});
 }
 
 std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
@@ -185,7 +190,7 @@ std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
     Json root = Json::object();
     root.set("model", model_of(record, record.at("training").at("sequence_length").integer(1, largest)))
         .set("cluster", record.at("cluster"))
-        .set("training", training_of(record, out))
+        .set("training", training_of(record))
         .set("parallelism", parallelism_of(record, fills_stages, out));
     if (!software.framework.is_null()) root.set("framework", software.framework);
     try {
@@ -195,6 +200,45 @@ std::optional<Refusal> read_plan(const Json& record, RunRecord& out) {
         return unsupported_in(record, e.text());
     }
     return std::nullopt;
+}
+
+// Megatron-LM's checks have a name each, and run in several images.
+std::string megatron_id(const Json& record) {
+    if (!record.has("test")) return record.file();
+    const std::string env = text_or_nothing(record, "env");
+    return record.at("test").string() + (env.empty() ? "" : "/" + env);
+}
+
+void read_megatron_run(const Json& record, RunRecord& out) {
+    constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+    if (record.has("mem_max_allocated"))
+        out.measured.peak_allocated_gib = record.at("mem_max_allocated").number(1, most_gib * gib) / gib;
+    if (record.has("mem_allocated_steady"))
+        out.measured.held_gib = record.at("mem_allocated_steady").number(1, most_gib * gib) / gib;
+    out.measured.step_time_s = positive(record, "iter_time_median_s", longest_step_s);
+    out.measured.of_last_stage = true;
+    const MegatronArguments arguments = arguments_from_json(record.at("args"));
+    const std::string test = text_or_nothing(record, "test"), env = text_or_nothing(record, "env");
+    const MegatronImage image = image_of(env, arguments.count("deterministic-mode") > 0);
+    MegatronSetting setting{.origin = record.file(), .gpu = image.gpu, .name = test};
+    const std::size_t slash = test.find('/');
+    if (slash != std::string::npos) out.group = setting.family = test.substr(0, slash);
+    if (record.has("world_size")) setting.world = record.at("world_size").integer(1, largest);
+    out.devices_assumed = flag_of(record, "world_size_assumed").value_or(false);
+    if (setting.gpu.empty()) {
+        out.refused = "gpu";
+        out.why = fmt::format("\"{}\" names no GPU that is known", shortened(env, longest_name));
+        return;
+    }
+    MegatronRun run = plan_from_megatron(arguments, setting);
+    out.refused = std::move(run.refused);
+    out.why = std::move(run.why);
+    out.assumed.insert(out.assumed.end(), run.assumed.begin(), run.assumed.end());
+    out.plan = std::move(run.plan);
+    if (!out.plan) return;
+    Training& training = out.plan->training;
+    if (!training.attention) training.attention = image.attention;
+    if (!training.compiled) training.compiled = image.compiled;
 }
 
 // A source's runs share all of their ids but the last part; a name without parts says nothing of that kind.
@@ -213,15 +257,14 @@ RunRecord run_record_from_json(const Json& value) {
     RunRecord out;
     out.place = value.file();
     const bool arguments = value.has("args") && !value.has("model");
-    out.id = arguments && !value.has("id") ? value.file() : value.at("id").string();
+    out.id = arguments && !value.has("id") ? megatron_id(value) : value.at("id").string();
     if (out.id.empty() || std::any_of(out.id.begin(), out.id.end(), is_control))
         value.at("id").fail(value.at("id").found(), "a name of the run, on one line");
     out.source = text_or_nothing(value, "source");
     out.group = group_of(out);
     if (value.has("framework") && value.at("framework").is_string()) out.framework = value.at("framework").string();
     if (arguments) {
-        out.refused = "megatron arguments";
-        out.why = "a record of Megatron-LM's own arguments in place of a plan, which are not read yet";
+        read_megatron_run(value, out);
         return out;
     }
     const Json measured = value.at("measured");

@@ -15,8 +15,14 @@
 // follows (plan/framework_version.h). What a model leaves out follows GPT-2, or Llama if it is gated, as in a
 // plan; learned positions reach as far as the sequence.
 //
+// In place of model, cluster, training and parallelism a record may have what Megatron-LM was called with
+// (plan/megatron_args.h), as its own checks record it; what is measured is the rank that logs, of the last stage:
+//
+//   {"test": "gpt/gpt3_7b_tp4", "env": "dev_dgx_h100", "world_size": 8, "args": {"num-layers": "32", "bf16": "true",
+//    ...}, "mem_max_allocated": 57144365056, "iter_time_median_s": 1.23}
+//
 // A record that is wrong (no JSON, a key misspelt, a number out of range) is a UserError with file, line and
-// field. One that is right, but that no plan can say (a mixture of experts, fp8, a framework or device without a
+// field. One that is right, but that no plan can say (fp8, a framework or device without a
 // profile, fields that contradict each other), has no plan and says why.
 #pragma once
 
@@ -32,6 +38,8 @@ namespace foretrain {
 struct RunMeasurement {
     std::optional<double> step_time_s;
     std::optional<double> peak_allocated_gib, peak_reserved_gib;  // as PyTorch's allocator counts, the largest rank
+    std::optional<double> held_gib;                               // allocated between steps, of the same rank
+    bool of_last_stage = false;                                   // instead of the largest: of the rank that logs
 };
 
 struct RunRecord {
@@ -42,6 +50,7 @@ struct RunRecord {
     std::string place;      // "runs.jsonl:12"
     RunMeasurement measured;
     std::optional<Plan> plan;
+    bool devices_assumed = false;      // their number is whoever wrote the record's guess
     std::string refused;               // where there is no plan: a key to count by, "precision fp8"
     std::string why;                   // and in a sentence
     std::vector<std::string> assumed;  // what the plan does not say, or says for the record

@@ -94,6 +94,26 @@ struct OverlapCosts {
     bool operator==(const OverlapCosts&) const = default;
 };
 
+// Of a layer with experts, besides what any layer costs.
+struct ExpertCosts {
+    // Operations that the host enqueues: some for the layer, and some for each expert of the rank.
+    struct Operations {
+        double layer = 0, each = 0;
+        double of(double experts) const { return layer + each * experts; }
+        bool operator==(const Operations&) const = default;
+    };
+    Operations forward_operations, backward_operations;
+    double host_takes = 1;   // times as long as other operations: CUDA graphs spare most of it
+    double gap_us = 0;       // for which the device stands still, of each of those operations
+    double stall_takes = 1;  // times what a layer's StallCosts and those gaps come to
+    // Per mille of the exchanges of tokens, for which compute waits, by devices that a node has; empty: all.
+    Steps exchange;
+    bool once_per_node = false;  // a token crosses to a node once, whatever number of its experts is there
+    double traffic = 1;          // on the time of router, permutations and activation
+    double imbalance = 1;        // Training::expert_imbalance where a plan has none
+    bool operator==(const ExpertCosts&) const = default;
+};
+
 // Factors on the time of memory-bound kernels, by what they do.
 struct TrafficFactors {
     double stream_forward = 1, stream_backward = 1;          // norms, residual sums, rotation
@@ -113,7 +133,6 @@ struct AttentionFactor {
 struct UnfusedAttention {
     double product_efficiency = 0;                 // of the peak; 0: attention is fused
     double forward_bytes = 0, backward_bytes = 0;  // moved for each score
-    std::int64_t score_bytes = 0;                  // kept of each for the backward pass
     // Mask, softmax and dropout have a kernel of their own where the matrices of a microbatch are a multiple of so
     // many. Elsewhere each is done by itself: so many times the bytes, and more operations of the host.
     std::int64_t softmax_multiple = 1;
@@ -131,8 +150,10 @@ struct SoftwareCosts {
     MessageCosts messages;
     OverlapCosts overlap;
     TrafficFactors traffic;
+    ExpertCosts experts;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;
     StepsByType gemm;  // factors on matrix products; where there is none: as measured

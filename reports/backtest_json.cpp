@@ -44,8 +44,7 @@ void set_memory(const BacktestRow& row, Json& out) {
     const std::optional<MemoryCompared> m = memory_of(row);
     if (!m) return;
     out.set("measured_gib", m->gib.measured).set("predicted_gib", m->gib.predicted).set("memory_error", m->gib.error());
-    out.set("measured_metric", m->allocated ? "allocated" : "reserved");
-    out.set("predicted_metric", metric_of(row.prediction->plan));
+    out.set("memory_metric", m->allocated ? "allocated" : "reserved").set("memory_unit", "GiB");
 }
 
 Json row_json(const BacktestRow& row) {
@@ -66,6 +65,7 @@ Json memory_json(const MemoryErrors& m) {
     Json out = errors_json(m.either, false);
     out.set("refused", static_cast<std::int64_t>(m.refused));
     out.set("allocated", errors_json(m.allocated, false)).set("reserved", errors_json(m.reserved, false));
+    out.set("by_source", groups_json(m.by_source, false));
     return out.set("by_framework", groups_json(m.by_framework, false));
 }
 

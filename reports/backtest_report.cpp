@@ -47,8 +47,9 @@ std::string errors_table(const char* title, const std::map<Key, GroupErrors>& gr
 
 std::string memory_part(const MemoryErrors& m) {
     std::string s =
-        "Memory              largest rank; predicted is what a framework's tensors need at once (live),\n"
-        "                    of our own engine what it sets aside; an allocator's slack is not predicted\n";
+        "Memory              largest rank, or the last stage where that is what was logged; predicted is what\n"
+        "                    tensors and libraries need at once (allocated), and what the allocator holds with\n"
+        "                    its slack (reserved), of our own engine what it sets aside\n";
     if (m.allocated.count + m.reserved.count == 0) return s + "  no run that is predicted measured it\n\n";
     TextTable t({"compared with", "runs", "median", "mean", "p90", "bias"});
     const auto row = [&](const std::string& name, const ErrorSummary& e) {
@@ -60,6 +61,7 @@ std::string memory_part(const MemoryErrors& m) {
     row("peak_allocated_gib", m.allocated);
     row("peak_reserved_gib", m.reserved);
     for (const auto& [name, group] : m.by_framework) row("  " + name, group.errors);
+    for (const auto& [name, group] : m.by_source) row("  " + name_text(name), group.errors);
     s += t.text(2);
     if (m.refused > 0) s += fmt::format("  {} more measured it and are refused\n", count_of(m.refused));
     return s + "\n";
@@ -120,6 +122,8 @@ std::string short_plan(const Plan& plan) {
     };
     size("tp", p.tensor);
     if (p.context > 1) s += fmt::format("cp{}{} ", p.context, p.context_method == ContextMethod::ring ? "" : "a2a");
+    size("ep", p.expert);
+    size("etp", p.expert_tensor);
     size("pp", p.pipeline);
     size("v", p.virtual_pipeline);
     size("dp", p.data);

@@ -90,16 +90,21 @@ Ranking ranking_of(const std::vector<BacktestRow>& rows) {
 
 MemoryErrors memory_errors(const std::vector<BacktestRow>& rows) {
     std::vector<Compared> either, allocated, reserved;
-    std::map<std::string, Gathered> by_framework;
+    std::map<std::string, Gathered> by_source, by_framework;
     MemoryErrors out;
     for (const BacktestRow& row : rows) {
         const RunMeasurement& m = row.run.measured;
         if (!row.prediction) {
-            out.refused += m.peak_allocated_gib || m.peak_reserved_gib ? 1 : 0;
+            const bool measured = m.peak_allocated_gib || m.peak_reserved_gib;
+            out.refused += measured ? 1 : 0;
+            if (measured) ++by_source[row.run.group].refused;
             continue;
         }
         const std::string framework = framework_of(row.prediction->plan);
-        if (const auto c = memory_of(row)) either.push_back(c->gib);
+        if (const auto c = memory_of(row)) {
+            either.push_back(c->gib);
+            by_source[row.run.group].rows.push_back(c->gib);
+        }
         if (const auto c = allocated_of(row)) {
             allocated.push_back(*c);
             by_framework[framework + ", allocated"].rows.push_back(*c);
@@ -112,6 +117,7 @@ MemoryErrors memory_errors(const std::vector<BacktestRow>& rows) {
     out.either = errors_of(either);
     out.allocated = errors_of(allocated);
     out.reserved = errors_of(reserved);
+    out.by_source = summed(by_source);
     out.by_framework = summed(by_framework);
     return out;
 }
@@ -133,8 +139,6 @@ std::string framework_of(const Plan& plan) {
     return f.name + "@" + f.version;
 }
 
-std::string_view metric_of(const Plan& plan) { return framework_named(plan.framework).runnable ? "allocated" : "live"; }
-
 Compared step_of(const BacktestRow& row) {
     const Prediction& p = *row.prediction;
     const double measured = *row.run.measured.step_time_s;
@@ -144,12 +148,14 @@ Compared step_of(const BacktestRow& row) {
 }
 
 std::optional<Compared> allocated_of(const BacktestRow& row) {
-    return compared(largest_allocation(*row.prediction), row.run.measured.peak_allocated_gib);
+    const Prediction& p = *row.prediction;
+    const bool last = row.run.measured.of_last_stage && !p.memory.empty();
+    return compared(last ? p.memory.back().allocated() : largest_allocation(p), row.run.measured.peak_allocated_gib);
 }
 
 std::optional<Compared> reserved_of(const BacktestRow& row) {
     const Bytes held = framework_named(row.prediction->plan.framework).reserved;
-    return compared(largest_allocation(*row.prediction) + held, row.run.measured.peak_reserved_gib);
+    return compared(largest_reservation(*row.prediction) + held, row.run.measured.peak_reserved_gib);
 }
 
 std::optional<MemoryCompared> memory_of(const BacktestRow& row) {

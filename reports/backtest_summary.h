@@ -9,9 +9,10 @@
 // number of GPUs. `tau` is the mean of the groups' Kendall's tau-b, weighted by their rows. The regret of a group is
 // by how much the run that is predicted to be fastest was slower, a token, than the fastest of its group.
 //
-// Of memory, the peak of the largest rank that a framework's allocator counted is compared with what the prediction
-// says its tensors need (peak_allocated_gib), and so is what the allocator held (peak_reserved_gib): its slack is
-// not predicted. Of our own engine the regions that it sets aside are compared.
+// Of memory, the peak of the largest rank that a framework's allocator counted (peak_allocated_gib; of the last stage
+// where that is what was logged) is compared with what the prediction says its tensors and libraries need, and what
+// the allocator held (peak_reserved_gib) with that and its slack. Of our own engine the regions that it sets aside are
+// compared.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,7 @@ struct MemoryErrors {
     ErrorSummary either;               // allocated where it was measured, else reserved
     ErrorSummary allocated, reserved;  // those that measured it
     std::size_t refused = 0;           // that measured one of them
+    ErrorsByName by_source;            // of `either`
     ErrorsByName by_framework;         // of `allocated` and `reserved`: "fsdp@composer, reserved"
 };
 
@@ -78,7 +80,6 @@ std::optional<MemoryCompared> memory_of(const BacktestRow& row);
 std::optional<Compared> allocated_of(const BacktestRow& row);
 std::optional<Compared> reserved_of(const BacktestRow& row);
 
-std::string framework_of(const Plan& plan);    // with its version: "megatron-lm@2024"
-std::string_view metric_of(const Plan& plan);  // what is compared with measured memory: "live", "allocated"
+std::string framework_of(const Plan& plan);  // with its version: "megatron-lm@2024"
 
 }  // namespace foretrain

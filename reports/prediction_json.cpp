@@ -32,8 +32,10 @@ Json memory_json(const Prediction& p) {
         stage.set("activations", m.activations.value);
         stage.set("communication", m.communication.value);
         stage.set("workspace", m.workspace.value);
+        if (m.libraries > Bytes{}) stage.set("libraries", m.libraries.value);
         stage.set("reserved", m.reserved.value);
         stage.set("total", m.total().value);
+        if (m.slack > Bytes{}) stage.set("allocator_slack", m.slack.value);
         stage.set("live_peak", m.live_peak.value);
         if (i < p.peaks.size()) stage.set("live_peak_at", moment_json(p, p.peaks[i]));
         stages.push(std::move(stage));
@@ -129,6 +131,8 @@ std::string prediction_csv_heading() {
                                    "tensor",
                                    "context",
                                    "context_method",
+                                   "expert",
+                                   "expert_tensor",
                                    "pipeline",
                                    "virtual_pipeline",
                                    "data",
@@ -181,6 +185,8 @@ std::string prediction_csv_line(const Prediction& p) {
                                    number(a.tensor),
                                    number(a.context),
                                    std::string(name_of(a.context_method)),
+                                   number(a.expert),
+                                   number(a.expert_tensor),
                                    number(a.pipeline),
                                    number(a.virtual_pipeline),
                                    number(a.data),

@@ -9,8 +9,9 @@ namespace foretrain {
 // Messages run between stages and a tied embedding is synchronised between stages: both are
 // what the pipeline costs. What replicas exchange is what data parallelism costs.
 std::string axis_of_group(const std::string& group) {
-    for (const Axis among_replicas : {Axis::replica, Axis::shard, Axis::replicate})
+    for (const Axis among_replicas : {Axis::replica, Axis::shard, Axis::replicate, Axis::expert_replica})
         if (group == name_of(among_replicas)) return "data";
+    if (group == name_of(Axis::expert_tensor)) return "expert";
     for (const char* known : {"tensor", "data", "context", "expert"})
         if (group == known) return group;
     return "pipeline";
@@ -25,6 +26,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"optimizer", "optimizer", "", t.optimizer, true},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
+            {"expert_exposed", "expert exposed", "waits for tokens to go to experts and back", t.expert_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"host_exposed", "host exposed", "waits for the host to enqueue", t.host_exposed},
             {"overhead", "overhead", "the framework's own", t.overhead},
@@ -93,6 +95,12 @@ std::string tight_mark(const Prediction& prediction) { return fit_of(prediction)
 Bytes largest_allocation(const Prediction& p) {
     Bytes most;
     for (const StageMemory& m : p.memory) most = std::max(most, m.allocated());
+    return most;
+}
+
+Bytes largest_reservation(const Prediction& p) {
+    Bytes most;
+    for (const StageMemory& m : p.memory) most = std::max(most, m.allocated() + m.slack);
     return most;
 }
 

@@ -52,7 +52,8 @@ std::string moment_text(const Prediction& prediction, const PeakMoment& moment);
 // In tables, behind the memory of a plan that is tight; a table with a mark has the note below it.
 std::string tight_mark(const Prediction& prediction);  // "!" or ""
 constexpr std::string_view tight_note = "! tight: less than a twentieth of the device to spare\n";
-Bytes largest_allocation(const Prediction& prediction);  // of a stage, what is reserved besides left out
+Bytes largest_allocation(const Prediction& prediction);   // of a stage, what is reserved besides left out
+Bytes largest_reservation(const Prediction& prediction);  // the same with its allocator's slack
 
 double tokens_per_second_per_device(const Prediction& prediction);
 

@@ -35,7 +35,7 @@ private:
 bool same_memory(const StageMemory& a, const StageMemory& b) {
     return a.weights == b.weights && a.gradients == b.gradients && a.optimizer == b.optimizer &&
            a.activations == b.activations && a.communication == b.communication && a.workspace == b.workspace &&
-           a.reserved == b.reserved;
+           a.libraries == b.libraries && a.reserved == b.reserved;
 }
 
 std::string verdict(const Prediction& p) {
@@ -186,8 +186,8 @@ std::string memory_table(const Prediction& p) {
         const double share =
             static_cast<double>(m.total().value) / static_cast<double>(std::max<std::int64_t>(p.capacity.value, 1));
         t.row({end - i == 1 ? fmt::format("{}", i) : fmt::format("{}-{}", i, end - 1), in(m.weights), in(m.gradients),
-               in(m.optimizer), in(m.activations), in(m.communication), in(m.workspace), in(m.reserved), in(m.total()),
-               fmt::format("{} {:>5.1f} %", bar(share, 10), share * 100)});
+               in(m.optimizer), in(m.activations), in(m.communication), in(m.workspace + m.libraries), in(m.reserved),
+               in(m.total()), fmt::format("{} {:>5.1f} %", bar(share, 10), share * 100)});
         i = end;
     }
     const StageMemory& largest = p.memory[static_cast<std::size_t>(p.largest_stage())];

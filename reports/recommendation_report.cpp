@@ -70,6 +70,19 @@ std::string recompute_text(const Prediction& p) {
     return fmt::format("it takes {} of the step; {}", share_of_step(p, &StageTime::recompute), room);
 }
 
+std::string expert_text(const Prediction& p) {
+    const std::int64_t experts = p.plan.model.moe.experts, ranks = p.plan.parallelism.expert;
+    if (ranks == 1) return fmt::format("each rank holds all {} experts of its layers, and no token leaves it", experts);
+    return fmt::format(
+        "{} of {} experts of a layer on each rank, inside {}", experts / ranks, experts,
+        ranks * p.plan.parallelism.expert_tensor <= p.plan.cluster.devices_per_node ? "a node" : "more nodes than one");
+}
+
+std::string expert_tensor_text(const Prediction& p) {
+    const std::int64_t ranks = p.plan.parallelism.expert_tensor;
+    return ranks == 1 ? "an expert's matrices are whole" : fmt::format("{} ranks share an expert's matrices", ranks);
+}
+
 std::string because(const AxisReason& r, const Prediction& best) {
     if (r.axis == "tensor") return tensor_text(best);
     if (r.axis == "context") return context_text(best);
@@ -77,6 +90,8 @@ std::string because(const AxisReason& r, const Prediction& best) {
     if (r.axis == "virtual_pipeline") return virtual_text(best);
     if (r.axis == "zero_stage") return zero_text(best);
     if (r.axis == "recompute") return recompute_text(best);
+    if (r.axis == "expert") return expert_text(best);
+    if (r.axis == "expert_tensor") return expert_tensor_text(best);
     const std::int64_t n = best.plan.microbatches();
     return fmt::format("{} microbatch{} a step on each data rank", n, n == 1 ? "" : "es");
 }
@@ -85,6 +100,7 @@ std::string in_words(const std::string& axis) {
     if (axis == "zero_stage") return "ZeRO stage";
     if (axis == "virtual_pipeline") return "virtual pipeline";
     if (axis == "micro_batch_size") return "micro-batch size";
+    if (axis == "expert_tensor") return "expert tensor";
     return axis;
 }
 

@@ -35,15 +35,25 @@ bool any_context(const std::vector<Prediction>& plans) {
     return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.parallelism.context > 1; });
 }
 
+// With the ranks that share an expert's matrices, where there are any.
+std::string expert_cell(const Parallelism& p) {
+    return p.expert_tensor == 1 ? fmt::format("{}", p.expert) : fmt::format("{} etp{}", p.expert, p.expert_tensor);
+}
+
+bool any_experts(const std::vector<Prediction>& plans) {
+    return std::any_of(plans.begin(), plans.end(), [](const Prediction& p) { return p.plan.model.has_experts(); });
+}
+
 std::string plans_table(const std::vector<Prediction>& plans) {
     Bytes most;
     for (const Prediction& p : plans) most = std::max(most, p.peak_bytes());
     const bool small = most.value < GiB;  // in GiB, all would round to nothing
-    const bool context = any_context(plans);
+    const bool context = any_context(plans), experts = any_experts(plans);
     const std::string unmarked = any_tight(plans) ? " " : "";  // so that the figures stay below each other
     std::vector<std::string> heading{"#",       "tp",        "pp",       "dp",
                                      "zero",    "mbs",       "schedule", "recompute",
                                      "step ms", "tok/s/GPU", "MFU",      small ? "peak MiB" : "peak GiB"};
+    if (experts) heading.insert(heading.begin() + 2, "ep");
     if (context) heading.insert(heading.begin() + 2, "cp");
     TextTable t(heading, 0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -65,6 +75,7 @@ std::string plans_table(const std::vector<Prediction>& plans) {
             (small ? fmt::format("{:.2f}", static_cast<double>(p.peak_bytes().value) / static_cast<double>(MiB))
                    : gib(p.peak_bytes())) +
                 (mark.empty() ? unmarked : mark)};
+        if (experts) row.insert(row.begin() + 2, expert_cell(a));
         if (context) row.insert(row.begin() + 2, context_cell(a));
         t.row(row);
     }
@@ -154,6 +165,7 @@ std::string sweep_table(const SweepResult& r, std::size_t top) {
                      plans_table(shown));
     s += fmt::format("  tp tensor, {}pp pipeline, dp data, v chunks/stage, mbs micro-batch, sp sequence parallel\n",
                      any_context(shown) ? "cp context, " : "");
+    if (any_experts(shown)) s += "  ep ranks that share out experts, etp that share an expert's matrices\n";
     const std::string note = "  " + std::string(tight_note);
     s += any_tight(shown) ? note + "\n" : "\n";
     s += fmt::format("The best: {}\n\n", describe(plan.parallelism));

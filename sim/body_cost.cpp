@@ -28,11 +28,12 @@ void count_wire(BodyCost& out, const Instruction& i, const RankGrid& grid, std::
     out.wire.emplace_back(key, bytes);
 }
 
-// Attention over all pairs, or over all of a window: what the mask leaves and what it hides.
+// Attention over all pairs, or over all of a window: what the mask leaves and what it hides. `width`: of all
+// products together.
 template <class Args>
-Flops in_full(const Args& a, std::int64_t products) {
+Flops in_full(const Args& a, std::int64_t width) {
     const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
-    return Flops{products * 2 * a.batch * a.heads * a.sequence * keys * a.head_dim};
+    return Flops{2 * a.batch * a.heads * a.sequence * keys * width};
 }
 
 // What the kernel is for: the head with its loss is told apart whatever runs in it.
@@ -58,8 +59,10 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
     if (i.kind == InstructionKind::kernel) {
         const KernelArgs& args = stage.kernels[static_cast<std::size_t>(i.kernel)];
         if (std::holds_alternative<GemmArgs>(args)) out.gemm_flops += work(args).flops * times;
-        if (const auto* a = std::get_if<AttentionForwardArgs>(&args)) out.attention_flops += in_full(*a, 2) * times;
-        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args)) out.attention_flops += in_full(*a, 5) * times;
+        if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
+            out.attention_flops += in_full(*a, a->head_dim + a->value_dim()) * times;
+        if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
+            out.attention_flops += in_full(*a, 3 * a->head_dim + 2 * a->value_dim()) * times;
         if (std::holds_alternative<RingAttentionArgs>(args)) out.attention_flops += work(args).flops * (2 * times);
     }
     out.busy[static_cast<std::size_t>(i.stream)] += time;
@@ -76,6 +79,8 @@ void count_work(BodyCost& out, const Instruction& i, const Stage& stage, bool ag
         out.tensor += time;
     else if (i.axis == Axis::context)
         out.context += time;
+    else if (i.axis == Axis::expert || i.axis == Axis::expert_tensor)
+        out.expert += time;
     else if (again)
         out.recompute += time;
     else {

@@ -37,7 +37,7 @@ struct BodyCost {
     Time overhead;  // stalls of a fixed length, but for those for messages
     Time messages;
     Time gemm, attention, head;                       // of `kernels`: the head's are all in `head`
-    Time tensor, context;                             // collectives of the axis on the compute stream
+    Time tensor, context, expert;                     // collectives of the axis on the compute stream
     Flops gemm_flops, attention_flops;                // attention in full, not its causal half
     std::vector<std::pair<std::string, Bytes>> wire;  // sent by a group's first member
 

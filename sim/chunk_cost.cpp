@@ -101,57 +101,77 @@ ChunkBodies chunk_bodies(const StageContext& context, const StageShape& shape, c
     return out;
 }
 
-ChunkReplicas::ChunkReplicas(const StageContext& context, const StageShape& shape, const ChunkTime& one,
-                             const ChunkTime& two, const CostModel& cost) {
-    constexpr Time long_enough{1'000'000'000'000'000};  // a computation that hides every collective
-    share_ = context.added.beside_data_share;
-    const auto busy_in = [&](const ChunkTime& chunk) {
-        Busy out{};
-        ReplicaBodies(context, shape, chunk, {1, 1})
-            .for_each(cost, 0, &long_enough, [&](std::size_t b, const Instruction& i, Time time, bool of_pass) {
-                const bool message = i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
-                if (!of_pass && !message) out[b][at(static_cast<std::int64_t>(i.stream))] += time;
-            });
-        return out;
+LayerCounts count_layers(const ModelSpec& model, const StageShape& shape) {
+    LayerCounts out{.dense = shape.layers};
+    if (!model.has_experts()) return out;
+    const auto before = [&](std::int64_t layer) {
+        return std::max<std::int64_t>(0, layer - model.moe.first_dense_layers) / model.moe.every;
     };
-    apart_ = busy_in(one);
-    const Busy with_two = busy_in(two);
-    for (std::size_t b = 0; b < with_two.size(); ++b)
-        for (std::size_t s = 0; s < body_streams; ++s) {
-            layer_[b][s] = with_two[b][s] - apart_[b][s];
-            apart_[b][s] -= layer_[b][s];
-        }
+    out.routed = before(shape.first_layer + shape.layers) - before(shape.first_layer);
+    out.dense -= out.routed;
+    return out;
 }
 
-ChunkReplicas::Busy ChunkReplicas::of(std::int64_t layers) const {
+ChunkReplicas::Busy ChunkReplicas::busy_in(const StageContext& context, const StageShape& shape, const ChunkTime& time,
+                                           const CostModel& cost) {
+    constexpr Time long_enough{1'000'000'000'000'000};  // a computation that hides every collective
+    Busy out{};
+    ReplicaBodies(context, shape, time, {1, 1, 1})
+        .for_each(cost, 0, &long_enough, [&](std::size_t b, const Instruction& i, Time took, bool of_pass) {
+            const bool message = i.kind == InstructionKind::stall && stall_for(i) == StallFor::message;
+            if (!of_pass && !message) out[b][at(static_cast<std::int64_t>(i.stream))] += took;
+        });
+    return out;
+}
+
+ChunkReplicas::Busy ChunkReplicas::minus(Busy a, const Busy& b) {
+    for (std::size_t body = 0; body < a.size(); ++body)
+        for (std::size_t s = 0; s < body_streams; ++s) a[body][s] -= b[body][s];
+    return a;
+}
+
+ChunkReplicas::Busy ChunkReplicas::of(const LayerCounts& layers) const {
     Busy out = apart_;
     for (std::size_t b = 0; b < out.size(); ++b)
-        for (std::size_t s = 0; s < body_streams; ++s) out[b][s] += layer_[b][s] * layers;
+        for (std::size_t s = 0; s < body_streams; ++s)
+            out[b][s] += dense_[b][s] * layers.dense + routed_[b][s] * layers.routed;
     for (const auto b : {Stage::forward, Stage::backward, Stage::backward_last}) out[at(b)][0] = {};
     return out;
 }
 
-Time ChunkReplicas::lost(std::size_t body, std::int64_t layers, Time layer, Time first) const {
-    const auto in = [&](Time computed) { return std::min(layer_[body][0], most_lost(computed, share_)); };
-    return in(layer) * (layers - 1) + in(first);
+Time ChunkReplicas::lost(std::size_t body, const LayerCounts& layers, Time layer, Time first) const {
+    const auto in = [&](Time computed) { return std::min(dense_[body][0], most_lost(computed, share_)); };
+    const Time others = in(layer)*std::max<std::int64_t>(0, layers.dense - 1);
+    return layers.routed > 0 ? others : others + in(first);
 }
 
 ChunkState::ChunkState(const StageContext& context, const StageShape& shape) {
-    const auto regions_of = [&](std::int32_t layers) {
+    // Of layers like these of the model.
+    const auto regions_of = [&](const std::vector<std::int64_t>& layers) {
         Stage state;
         state.shape = shape;
-        state.layout.layers = layers;
+        state.layout.layers = static_cast<std::int32_t>(layers.size());
+        state.layout.like = layers;
         build_stage_state(context, state);
         const Unit& first = state.units.front().unit;
         tied_gradient = state.fixed[at(context.zero >= 1 ? first.gradient_shard : first.gradient)].bytes();
         return state.region_bytes;
     };
-    apart = regions_of(1);
-    const auto two = regions_of(2);
-    for (std::size_t r = 0; r < region_count; ++r) {
-        layer[r] = two[r] - apart[r];
-        apart[r] -= layer[r];
-    }
+    const auto minus = [](std::array<Bytes, region_count> a, const std::array<Bytes, region_count>& b) {
+        for (std::size_t r = 0; r < region_count; ++r) a[r] -= b[r];
+        return a;
+    };
+    const ModelSpec& m = context.model;
+    const std::int64_t layer = m.has_experts() ? m.moe.first_dense_layers + m.moe.every - 1 : 0;
+    const auto one = regions_of({layer});
+    auto& kind = m.has_experts() ? routed : dense;
+    kind = minus(regions_of({layer, layer}), one);
+    apart = minus(one, kind);
+    (m.has_experts() ? ring_of_routed : ring_of_dense) = one;
+    if (!m.has_experts() || m.has_experts(0)) return;
+    ring_of_dense = regions_of({0});
+    ring_of_both = regions_of({0, layer});
+    dense = minus(ring_of_dense, apart);
 }
 
 }  // namespace foretrain

@@ -41,10 +41,11 @@ struct PassesByCut {
 
 // The fewest layers that have all pieces of the shape's, where one layer is like another: one inside,
 // and one that reads or writes a message.
-BriefLayers fewest_layers(const Recompute& recompute, const StageShape& shape, std::int64_t alternation) {
-    const std::vector<SegmentRun> runs = segment_runs(recompute, shape.layers);
-    if (alternation > 1 || recompute.kind == Recompute::Kind::segment || recompute.kind == Recompute::Kind::every)
-        return brief_layers(recompute, shape.layers, alternation);
+BriefLayers fewest_layers(const Recompute& recompute, const StageShape& shape) {
+    const LayerSpan span{.layers = shape.layers, .pattern = {}};
+    const std::vector<SegmentRun> runs = segment_runs(recompute, span);
+    if (recompute.kind == Recompute::Kind::segment || recompute.kind == Recompute::Kind::every)
+        return brief_layers(recompute, span);
     BriefLayers out;
     out.recompute = recompute;
     for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -55,22 +56,42 @@ BriefLayers fewest_layers(const Recompute& recompute, const StageShape& shape, s
     return out;
 }
 
+// Layers from `first` on, of which pieces with the same number do the same: negative in the prefix, and beyond
+// the periods where a segment lies across its end.
+std::int32_t phase_of(const LayerPattern& pattern, std::int64_t first, std::int64_t count) {
+    if (first + count <= pattern.prefix) return static_cast<std::int32_t>(-1 - first % pattern.prefix_period);
+    if (first < pattern.prefix) return static_cast<std::int32_t>(pattern.period + first);
+    return static_cast<std::int32_t>((first - pattern.prefix) % pattern.period);
+}
+
+// A stage that has all pieces of the shape's.
+Stage small_stage(const Plan& plan, const StageShape& shape, const LayerPattern& pattern) {
+    StageContext context = make_context(plan);
+    if (!pattern.uniform()) return build_passes(context, shape, Depth::brief);
+    const BriefLayers few = fewest_layers(plan.parallelism.recompute, shape);
+    context.parallelism.recompute = few.recompute;
+    StageShape small = shape;
+    small.layers = few.layers;
+    return build_passes(context, small, Depth::full);
+}
+
 }  // namespace
 
 std::size_t ChunkPieces::KeyHash::operator()(const Key& k) const {
     const std::uint64_t flags =
         (k.recomputed ? 1U : 0U) | (k.begins ? 2U : 0U) | (k.ends ? 4U : 0U) | (k.after ? 8U : 0U);
-    return (static_cast<std::uint64_t>(k.count) << 24U) ^ (static_cast<std::uint64_t>(k.phase) << 4U) ^ flags;
+    return (static_cast<std::uint64_t>(k.count) << 24U) ^
+           (static_cast<std::uint64_t>(static_cast<std::uint32_t>(k.phase)) << 4U) ^ flags;
 }
 
-void ChunkPieces::list(const Recompute& recompute, const StageShape& shape, std::int64_t alternation) {
+void ChunkPieces::list(const Recompute& recompute, const StageShape& shape, const LayerPattern& pattern) {
     uses_.clear();
     uses_.push_back({.key = {.begins = shape.first, .ends = shape.last}});
     std::int64_t layer = 0;
-    for (const SegmentRun& run : segment_runs(recompute, shape.layers)) {
+    for (const SegmentRun& run : segment_runs(recompute, {shape.layers, pattern, shape.first_layer})) {
         const auto add = [&](std::int64_t times) {
             Use use{.key = {.count = run.count, .recomputed = run.recomputed}, .times = times};
-            use.key.phase = static_cast<std::int32_t>((shape.first_layer + layer) % alternation);
+            use.key.phase = phase_of(pattern, shape.first_layer + layer, run.count);
             use.key.begins = layer == 0 && !shape.first;
             layer += run.count * times;
             use.key.ends = layer == shape.layers && !shape.last;
@@ -79,7 +100,7 @@ void ChunkPieces::list(const Recompute& recompute, const StageShape& shape, std:
         std::int64_t left = run.times;
         if (layer == 0 && left > 0) add(1), --left;
         const bool writes = layer + left * run.count == shape.layers;
-        for (; alternation > 1 && left > 1; --left) add(1);
+        for (; !run.alike && left > 1; --left) add(1);
         if (left > 1 && writes) add(left - 1), left = 1;
         if (left > 0) add(left);
     }
@@ -95,19 +116,14 @@ bool ChunkPieces::find() {
     return true;
 }
 
-void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost) {
-    const BriefLayers few = fewest_layers(plan.parallelism.recompute, shape, alternation);
-    StageContext context = make_context(plan);
-    context.parallelism.recompute = few.recompute;
-    StageShape small = shape;
-    small.layers = few.layers;
-    const Stage stage = build_passes(context, small, Depth::full);
+void ChunkPieces::make(const Plan& plan, const StageShape& shape, const LayerPattern& pattern, const CostModel& cost) {
+    const Stage stage = small_stage(plan, shape, pattern);
     InstructionDurations durations;
     durations.begin_stage(stage.kernels, 0, 1);
     const PassesByCut forward(stage.bodies[Stage::forward], cost, durations),
         backward(stage.bodies[Stage::backward], cost, durations);
 
-    std::vector<Bytes> kept(at(few.layers) + 1);  // by layer; the last: of none
+    std::vector<Bytes> kept(at(stage.layout.layers) + 1);  // by layer; the last: of none
     for (const BodyBuffer& b : stage.saved)
         kept[b.label.layer < 0 ? kept.size() - 1 : at(b.label.layer)] +=
             Bytes{round_up(b.bytes().value, buffer_alignment)};
@@ -122,7 +138,7 @@ void ChunkPieces::make(const Plan& plan, const StageShape& shape, std::int64_t a
         Bytes slot;
         for (std::int32_t layer = segments[s].first; layer < segments[s].end(); ++layer) slot += kept[at(layer)];
         const Key key{.count = segments[s].count,
-                      .phase = static_cast<std::int32_t>((shape.first_layer + segments[s].first) % alternation),
+                      .phase = phase_of(pattern, stage.layout.like[at(segments[s].first)], segments[s].count),
                       .recomputed = segments[s].recomputed,
                       .begins = s == 0 && !shape.first,
                       .ends = s + 1 == segments.size() && !shape.last};

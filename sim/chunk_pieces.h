@@ -8,7 +8,7 @@
 // differ in nothing else that a pass depends on but `recompute` (selective apart) and the layers of a stage.
 //
 //   ChunkPieces pieces;
-//   ChunkPieces::Whole w = pieces.of(plan, shape, alternation, cost);
+//   ChunkPieces::Whole w = pieces.of(plan, shape, pattern, cost);
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ public:
         Time forward_layer, backward_layer, to_gradients;
     };
 
-    // `alternation`: as window_alternation. `cost()` is asked only where a piece is new.
+    // `pattern`: as layer_pattern. `cost()` is asked only where a piece is new.
     template <class Cost>
-    Whole of(const Plan& plan, const StageShape& shape, std::int64_t alternation, Cost&& cost) {
-        list(plan.parallelism.recompute, shape, alternation);
+    Whole of(const Plan& plan, const StageShape& shape, const LayerPattern& pattern, Cost&& cost) {
+        list(plan.parallelism.recompute, shape, pattern);
         if (!find()) {
-            make(plan, shape, alternation, cost());
+            make(plan, shape, pattern, cost());
             FORETRAIN_CHECK(find(), "a piece of the chunk was not made");
         }
         return sum();
@@ -51,7 +51,7 @@ private:
     // Which piece: of a segment, or 0 layers for what is before or after them all.
     struct Key {
         std::int32_t count = 0;
-        std::int32_t phase = 0;  // of its first layer in the alternation of windows
+        std::int32_t phase = 0;  // which of the layers that differ in windows and experts it begins with
         bool recomputed = false;
         bool begins = false, ends = false;  // reads the chunk's message; writes it. Of 0 layers: the chunk is the
                                             // model's first; its last
@@ -72,9 +72,9 @@ private:
         const Piece* piece = nullptr;
     };
 
-    void list(const Recompute& recompute, const StageShape& shape, std::int64_t alternation);
+    void list(const Recompute& recompute, const StageShape& shape, const LayerPattern& pattern);
     bool find();
-    void make(const Plan& plan, const StageShape& shape, std::int64_t alternation, const CostModel& cost);
+    void make(const Plan& plan, const StageShape& shape, const LayerPattern& pattern, const CostModel& cost);
     Whole sum() const;
 
     std::unordered_map<Key, Piece, KeyHash> pieces_;

@@ -9,6 +9,7 @@
 #include "hardware/collective_time.h"
 #include "plan/framework.h"
 #include "plan/program/access.h"
+#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -25,6 +26,17 @@ Time share_of(Time t, std::int16_t share) {
     return Time{thousands * share + (rest * share + whole / 2) / whole};
 }
 
+// Of heads whose values are of another width, the mean: as much of the work has the one as the other.
+template <class Args>
+std::int64_t width_of(const Args& a) {
+    return (a.head_dim + a.value_dim()) / 2;
+}
+
+bool is_routed(const KernelArgs& args) {
+    if (const auto* a = std::get_if<SwigluArgs>(&args)) return a->routed;
+    const auto* a = std::get_if<GeluArgs>(&args);
+    return a != nullptr && a->routed;
+}
 // Elements, 16 bytes: heads of another size leave the libraries their slower kernels.
 constexpr std::int64_t aligned_head = 8;
 
@@ -39,8 +51,11 @@ constexpr std::int64_t aligned_head = 8;
 }  // namespace
 
 CostModel::CostModel(const Plan& plan) : CostModel(plan.cluster, plan.grid()) {
-    const SoftwareCosts& costs = framework_named(plan.framework).costs;
+    const Framework& framework = framework_named(plan.framework);
+    const SoftwareCosts& costs = framework.costs;
     apply(costs, plan.cluster.device);
+    if (costs.experts.once_per_node) once_per_node_ = plan.model.moe.topk;
+    unfused_ = foretrain::unfused_attention(plan, framework);
     if (costs.messages.split && !plan.parallelism.sequence_parallel) message_parts_ = plan.parallelism.tensor;
     slower_ = 1 + costs.straggling * std::log2(static_cast<double>(plan.cluster.nodes));
 }
@@ -78,11 +93,14 @@ void CostModel::prepare_kernels(const DeviceSpec& device) {
 void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
     using K = KernelKind;
     const TrafficFactors& t = costs.traffic;
+    routed_activation_ = memory_bound_[at(K::cast)];
+    routed_activation_.efficiency /= costs.experts.traffic;
     const auto slower = [&](double factor, std::initializer_list<K> kinds) {
         for (const K kind : kinds) memory_bound_[at(kind)].efficiency /= factor;
     };
-    slower(t.stream_forward, {K::norm_forward, K::residual_add, K::rope, K::qk_norm_forward});
-    slower(t.stream_backward, {K::norm_backward, K::qk_norm_backward});
+    slower(t.stream_forward, {K::norm_forward, K::residual_add, K::rope, K::qk_norm_forward, K::latent_pack});
+    slower(t.stream_backward, {K::norm_backward, K::qk_norm_backward, K::latent_unpack});
+    slower(costs.experts.traffic, {K::router_forward, K::router_backward, K::permute});
     slower(t.activation_forward, {K::gelu_forward, K::swiglu_forward});
     slower(t.activation_backward, {K::gelu_backward, K::swiglu_backward});
     slower(t.loss, {K::loss_max, K::loss_sum, K::loss_forward, K::loss_backward});
@@ -90,7 +108,6 @@ void CostModel::apply(const SoftwareCosts& costs, const DeviceSpec& device) {
         attention_forward_takes_ = factor->forward;
         attention_backward_takes_ = factor->backward;
     }
-    unfused_ = costs.unfused;
     for (std::size_t type = 0; type < dtype_count; ++type)
         gemm_takes_[type] = costs.gemm_takes(static_cast<DType>(type), device.dense_bf16_tera());
 }
@@ -107,7 +124,7 @@ void CostModel::place_groups(const ClusterSpec& cluster) {
                                  .found = "no links between nodes",
                                  .expected = "some, for the " + std::string(name_of(axis)) + " groups span nodes",
                                  .suggestion = ""});
-            const bool pairwise = axis == Axis::pipeline || axis == Axis::context;
+            const bool pairwise = axis == Axis::pipeline || axis == Axis::context || axis == Axis::expert;
             if (g.per_node > 1 && (domain_.ring_gbps <= 0 || (pairwise && domain_.pairwise_gbps <= 0)))
                 throw UserError({.file = "cluster " + cluster.name,
                                  .field = "domain",
@@ -134,7 +151,8 @@ double CostModel::gemm(const GemmArgs& a) const {
                           .input_bytes = operand_bytes(type),
                           .output_bytes = size_of(a.output),
                           .accumulate = a.accumulate,
-                          .stored_bytes = size_of(a.type)};
+                          .stored_bytes = size_of(a.type),
+                          .groups = a.groups};
     return gemm_us(shape, *prepared) * gemm_takes_[at(type)];
 }
 
@@ -168,16 +186,26 @@ double CostModel::unfused_attention(const AttentionShape& shape, DType type) con
 // slower form counts, since some rank has it. What the step adds to is read and written besides.
 double CostModel::ring_step(const RingAttentionArgs& a) const {
     const std::int64_t tokens = a.sequence / a.context, half = tokens / 2;
-    AttentionShape shape{a.batch, tokens, a.heads, a.head_dim, a.backward};
+    AttentionShape shape{a.batch, tokens, a.heads, width_of(a), a.backward};
     if (a.step == 0) return attention(shape, a.type);
     shape.keys = half;
     const double early = attention(shape, a.type);
     shape.sequence = half;
     shape.keys = tokens;
     const double late = attention(shape, a.type);
-    const std::int64_t added_to = 2 * a.batch * tokens * a.heads * a.head_dim * size_of(a.type);
+    const std::int64_t added_to = 2 * a.batch * tokens * a.heads * a.value_dim() * size_of(a.type);
     const MemoryBound& m = memory_bound_[at(kind_of(a))];
     return std::max(early, late) + memory_bound_us(added_to, 0, m.efficiency, memory_);
+}
+
+// Tokens cross to each node that some of their experts are on once, and are handed on inside it. With k experts
+// spread over N nodes at random a token visits N (1 - (1 - 1/N)^k) nodes.
+double CostModel::exchange(Bytes bytes, const GroupPlacement& g) const {
+    const double nodes = static_cast<double>(g.nodes), copies = static_cast<double>(once_per_node_);
+    const double visited = nodes * (1 - std::pow(1 - 1 / nodes, copies));
+    const auto crossing = std::llround(static_cast<double>(bytes.value) * visited / copies);
+    return network_all_to_all_us(crossing, g, domain_) +
+           (g.per_node > 1 ? domain_all_to_all_us(bytes.value, g.per_node, domain_) : 0);
 }
 
 // What takes that long is out of all proportion, and many of them would not fit a Time.
@@ -194,10 +222,14 @@ Time CostModel::took(double us) const {
 Time CostModel::kernel(const KernelArgs& args) const {
     if (const auto* g = std::get_if<GemmArgs>(&args)) return took(gemm(*g));
     if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
-        return took(attention({a->batch, a->sequence, a->heads, a->head_dim, false, a->window}, a->type));
+        return took(attention({a->batch, a->sequence, a->heads, width_of(*a), false, a->window}, a->type));
     if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
-        return took(attention({a->batch, a->sequence, a->heads, a->head_dim, true, a->window}, a->type));
+        return took(attention({a->batch, a->sequence, a->heads, width_of(*a), true, a->window}, a->type));
     if (const auto* a = std::get_if<RingAttentionArgs>(&args)) return took(ring_step(*a));
+    if (is_routed(args)) {
+        const MemoryBound& m = routed_activation_;
+        return took(memory_bound_us(work(args).bytes.value, m.launch_us, m.efficiency, memory_));
+    }
     return memory_traffic(kind_of(args), work(args).bytes);
 }
 
@@ -211,6 +243,7 @@ Time CostModel::collective(InstructionKind kind, Axis axis, Bytes bytes) const {
         if (kind == InstructionKind::ring_shift)
             return ring_shift_us(bytes.value, g, rank_line_gbps(g, devices_per_node_, network_), domain_,
                                  network_.constants);
+        if (axis == Axis::expert && once_per_node_ > 0 && g.nodes > 1) return exchange(bytes, g);
         return collective_us(collective_of(kind), bytes.value, g, domain_, network_.constants);
     };
     double slowest = 0;

@@ -64,6 +64,7 @@ private:
     const Processor& processor(DType type) const;
     Time took(double us) const;
     double gemm(const GemmArgs& args) const;
+    double exchange(Bytes bytes, const GroupPlacement& group) const;
     double attention(const AttentionShape& shape, DType type) const;
     double ring_step(const RingAttentionArgs& args) const;
 
@@ -79,7 +80,9 @@ private:
     std::int64_t message_parts_ = 1;  // in which tensor ranks send what all of them hold
     UnfusedAttention unfused_;
     std::array<MemoryBound, kernel_kind_names.size()> memory_bound_;
-    Processor memory_;  // its bandwidth is all that memory-bound kernels need
+    MemoryBound routed_activation_;   // of experts
+    std::int64_t once_per_node_ = 0;  // experts of a token, which goes to each node once; 0: to each expert
+    Processor memory_;                // its bandwidth is all that memory-bound kernels need
     DomainConstants domain_;
     NetworkSpec network_;
     std::array<std::vector<GroupPlacement>, axis_count> groups_;

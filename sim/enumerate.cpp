@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -33,7 +34,8 @@ bool allowed(const std::vector<T>& axis, const T& value) {
 }
 
 bool divides_model(const ModelSpec& m, std::int64_t tensor) {
-    return m.attention_heads % tensor == 0 && m.kv_heads % tensor == 0 && m.ffn_hidden_size % tensor == 0;
+    return m.attention_heads % tensor == 0 && m.kv_heads % tensor == 0 && m.ffn_hidden_size % tensor == 0 &&
+           m.moe.shared_ffn % tensor == 0;
 }
 
 std::vector<std::int64_t> micro_batches(const SweepSpace& space, std::int64_t samples) {
@@ -100,6 +102,23 @@ bool exchange_divides(const Plan& plan) {
     return heads % p.context == 0 && kv_heads % p.context == 0;
 }
 
+std::vector<std::int64_t> expert_tensors(const SweepSpace& space, const Plan& plan) {
+    const std::int64_t tensor = plan.parallelism.tensor;
+    std::vector<std::int64_t> out{1};
+    if (plan.model.has_experts() && tensor > 1 && plan.model.moe.ffn_hidden_size % tensor == 0) out.push_back(tensor);
+    std::erase_if(out, [&](std::int64_t n) { return !allowed(space.expert_tensor, n); });
+    return out;
+}
+
+std::vector<std::int64_t> expert_ranks(const SweepSpace& space, const Plan& plan, std::int64_t expert_tensor) {
+    const Parallelism& p = plan.parallelism;
+    std::vector<std::int64_t> out{1};
+    if (plan.model.has_experts())
+        out = divisors(std::gcd(plan.model.moe.experts, p.tensor * p.context * p.data / expert_tensor));
+    std::erase_if(out, [&](std::int64_t n) { return !allowed(space.expert, n); });
+    return out;
+}
+
 // Numbers of chunks that the layers divide by. More than one where interleaving is of use.
 std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const SweepSpace& space, Plan plan) {
     Parallelism& p = plan.parallelism;
@@ -118,7 +137,7 @@ std::vector<std::int64_t> virtual_pipelines(const Framework& framework, const Sw
     return out;
 }
 
-// Appends the plans that share tensor, pipeline, virtual_pipeline, context and data.
+// Appends the plans that share tensor, pipeline, virtual_pipeline, context, data and how experts are shared out.
 void append(const Plan& base, const Framework& framework, const SweepSpace& space, PlanSpace& out) {
     Parallelism p = base.parallelism;
     if (base.training.global_batch_size % p.data != 0) return;
@@ -144,6 +163,17 @@ void append(const Plan& base, const Framework& framework, const SweepSpace& spac
                 }
 }
 
+// Appends the plans that share the same and differ in how they share out experts.
+void append_experts(Plan plan, const Framework& framework, const SweepSpace& space, PlanSpace& out) {
+    for (std::int64_t expert_tensor : expert_tensors(space, plan)) {
+        plan.parallelism.expert_tensor = expert_tensor;
+        for (std::int64_t expert : expert_ranks(space, plan, expert_tensor)) {
+            plan.parallelism.expert = expert;
+            append(plan, framework, space, out);
+        }
+    }
+}
+
 // Appends the plans that share tensor, pipeline and virtual_pipeline.
 void append_contexts(const Plan& base, const Framework& framework, const SweepSpace& space, PlanSpace& out) {
     const Parallelism& p = base.parallelism;
@@ -164,7 +194,7 @@ void append_contexts(const Plan& base, const Framework& framework, const SweepSp
             const bool divides = sequence % (p.tensor * context) == 0;
             plan.parallelism.sequence_parallel =
                 p.tensor > 1 && space.sequence_parallel.value_or(framework.default_sequence_parallel && divides);
-            append(plan, framework, space, out);
+            append_experts(plan, framework, space, out);
         }
     }
 }
@@ -182,6 +212,8 @@ constexpr NamedAxis named_axes[] = {
     {"pipeline", &SweepSpace::pipeline, &Parallelism::pipeline},
     {"virtual_pipeline", &SweepSpace::virtual_pipeline, &Parallelism::virtual_pipeline},
     {"data", &SweepSpace::data, &Parallelism::data},
+    {"expert", &SweepSpace::expert, &Parallelism::expert},
+    {"expert_tensor", &SweepSpace::expert_tensor, &Parallelism::expert_tensor},
     {"zero_shard_size", &SweepSpace::zero_shard_size, &Parallelism::zero_shard_size},
     {"micro_batch_size", &SweepSpace::micro_batch_size, &Parallelism::micro_batch_size},
 };
@@ -259,6 +291,8 @@ void PlanSpace::add(const Parallelism& p) {
                        .data = narrow(p.data),
                        .recompute_layers = narrow(p.recompute.layers),
                        .zero_shard_size = narrow(p.zero_shard_size),
+                       .expert = narrow(p.expert),
+                       .expert_tensor = narrow(p.expert_tensor),
                        .zero_stage = static_cast<std::int8_t>(p.zero_stage),
                        .schedule = p.schedule,
                        .recompute = p.recompute.kind,
@@ -275,6 +309,8 @@ Parallelism PlanSpace::parallelism(std::size_t i) const {
     p.pipeline = point.pipeline;
     p.virtual_pipeline = point.virtual_pipeline;
     p.data = point.data;
+    p.expert = point.expert;
+    p.expert_tensor = point.expert_tensor;
     p.sequence_parallel = point.sequence_parallel;
     p.zero_stage = point.zero_stage;
     p.zero_shard_size = point.zero_shard_size;

@@ -24,11 +24,14 @@ namespace foretrain {
 //   data: what tensor, context and pipeline leave;
 //   micro_batch_size: powers of two up to 64 that divide a data rank's share of the global batch;
 //   zero_stage: the framework's (0 alone where there is one replica);
+//   expert: every number of ranks that divides a layer's experts and, with expert_tensor, the ranks of a stage;
+//   expert_tensor: 1 and the tensor ranks, if these divide an expert; 1 of a model without experts;
 //   zero_shard_size: all replicas (0); of those given, where a stage shards, what divides the replicas;
 //   recompute: none, selective, full, and block 1/4, 1/2, 3/4 of a stage's layers, if the framework
 //   has them;  schedule: the base plan's.
 struct SweepSpace {
-    std::vector<std::int64_t> tensor, context, pipeline, virtual_pipeline, data, micro_batch_size;
+    std::vector<std::int64_t> tensor, context, pipeline, virtual_pipeline, data, expert, expert_tensor,
+        micro_batch_size;
     std::vector<ContextMethod> context_method;
     std::vector<int> zero_stage;
     std::vector<std::int64_t> zero_shard_size;
@@ -81,7 +84,7 @@ private:
     struct Point {
         std::int64_t micro_batch_size = 1;
         std::int32_t tensor = 1, context = 1, pipeline = 1, virtual_pipeline = 1, data = 1, recompute_layers = 0,
-                     zero_shard_size = 0;
+                     zero_shard_size = 0, expert = 1, expert_tensor = 1;
         std::int8_t zero_stage = 0;
         Schedule schedule = Schedule::one_f_one_b;
         Recompute::Kind recompute = Recompute::Kind::none;

@@ -80,6 +80,7 @@ std::vector<StageMemory> Estimator::memory() const {
         m.activations = region(Region::activations);
         m.workspace = region(Region::transients);
         m.communication = region(Region::communication) + region(Region::gathered) + region(Region::staging);
+        m.rings = region(Region::gathered) + region(Region::staging);
         m.live_peak = fullest_[s].peak.bytes + m.weights + m.gradients + m.optimizer + region(Region::gathered) +
                       region(Region::staging);
         out.push_back(m);

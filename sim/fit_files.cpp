@@ -25,7 +25,7 @@ std::string fitted_to(const FitModel& model) {
 
 // Of a group of costs, what differs. A list, and what is read as a whole, is given whole.
 Json differing(const std::string& group, const Json& before, const Json& after) {
-    if (group == "attention" || group == "gemm" || !after.is_object()) return after;
+    if (group == "attention" || group == "unfused_attention" || group == "gemm" || !after.is_object()) return after;
     Json out = Json::object();
     for (const std::string& key : after.keys())
         if (after.at(key).dump(-1) != before.at(key).dump(-1)) out.set(key, after.at(key));
@@ -37,8 +37,8 @@ Json version_json(const Framework& before, const Framework& after, const std::st
     const Json was = costs_to_json(before.costs), is = costs_to_json(after.costs);
     Json costs = Json::object(), sources = Json::object();
     for (const std::string& group : is.keys()) {
-        if (is.at(group).dump(-1) == was.at(group).dump(-1)) continue;
-        costs.set(group, differing(group, was.at(group), is.at(group)));
+        if (is.at(group).dump(-1) == was.get(group).dump(-1)) continue;
+        costs.set(group, differing(group, was.get(group), is.at(group)));
         const auto old = before.sources.find(group);
         sources.set(group, old == before.sources.end() ? why : why + "; before: " + old->second);
     }

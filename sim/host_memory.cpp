@@ -18,10 +18,14 @@ std::int64_t largest_weight(const Plan& plan, const Framework& framework) {
     std::int64_t most = 0;
     const auto look = [&](const UnitRef& unit) {
         for (const ParameterSpec& p : unit_parameters(plan.model, unit, vocab))
-            most = std::max(most, p.elements(plan.parallelism.tensor));
+            most = std::max(most, p.elements(p.experts > 0 ? plan.parallelism.expert_tensor : plan.parallelism.tensor,
+                                             plan.parallelism.expert));
     };
     look({UnitKind::embedding});
-    look({UnitKind::layer, 0});  // layers are alike
+    look({UnitKind::layer, 0});  // layers are alike, but for experts
+    const std::int64_t last = plan.model.layers - 1;
+    look({UnitKind::layer, last});
+    if (plan.model.has_experts(last)) look({UnitKind::experts, last});
     look({UnitKind::head});
     return most;
 }
@@ -60,7 +64,7 @@ HostMemory host_memory(const Prediction& p) {
     if (p.memory.empty()) return host;
     const Framework& framework = framework_named(plan.framework);
     if (framework.runnable) return host;
-    const StateTypes types = state_types(plan.training.precision, framework.half_gradient);
+    const StateTypes types = state_types(plan.training, framework.half_gradient);
     if (framework.builds_on_host && plan.parallelism.zero_stage == 3) {
         const Bytes largest{4 * largest_weight(plan, framework)};
         host.building = most_on_a_node(plan, [&](std::size_t) { return with_buffers(largest); });

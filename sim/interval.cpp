@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "plan/framework.h"
+#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -74,6 +75,7 @@ private:
         at(Part::gemm) += t.recompute - attention - other;
         at(links(p.tensor)) += t.tensor_exposed;
         at(links(p.tensor * p.context)) += t.context_exposed;
+        at(links(p.expert * p.expert_tensor)) += t.expert_exposed;
         at(Part::software) += t.host_exposed + t.overhead;
     }
 
@@ -100,7 +102,8 @@ private:
             }
             case Part::attention: {
                 // Unfused, it moves its scores through memory: other constants, and fitted ones.
-                if (costs.unfused.product_efficiency > 0) return fitted(trust_in(c.memory_bound));
+                if (unfused_attention(plan_, framework_).product_efficiency > 0)
+                    return fitted(trust_in(c.memory_bound));
                 const bool differs = costs.factor_for(c.attention.kernel) != nullptr;
                 return differs ? fitted(trust_in(c.attention)) : trust_in(c.attention);
             }

@@ -39,7 +39,12 @@ constexpr std::array fields{
     Field{"virtual_pipeline", [](SweepSpace& s, const Parallelism& p) { s.virtual_pipeline = {p.virtual_pipeline}; },
           leave},
     Field{"pipeline", [](SweepSpace& s, const Parallelism& p) { s.pipeline = {p.pipeline}; }, leave},
+    Field{"expert", [](SweepSpace& s, const Parallelism& p) { s.expert = {p.expert}; }, leave},
+    Field{"expert_tensor", [](SweepSpace& s, const Parallelism& p) { s.expert_tensor = {p.expert_tensor}; }, leave},
 };
+constexpr std::size_t expert_fields = 2;  // the last ones
+
+std::size_t fields_of(const ModelSpec& model) { return fields.size() - (model.has_experts() ? 0 : expert_fields); }
 
 SweepSpace space_around(const Parallelism& wish, std::size_t first, std::size_t second) {
     SweepSpace space;
@@ -82,15 +87,18 @@ std::vector<std::string> changes_between(const Parallelism& from, const Parallel
     differ("context", from.context, to.context);
     differ("virtual_pipeline", from.virtual_pipeline, to.virtual_pipeline);
     differ("pipeline", from.pipeline, to.pipeline);
+    differ("expert", from.expert, to.expert);
+    differ("expert_tensor", from.expert_tensor, to.expert_tensor);
     return out;
 }
 
 std::vector<NearestChange> nearest_changes(const Prediction& wish) {
     std::vector<NearestChange> out;
-    for (std::size_t f = 0; f < fields.size(); ++f) add_fastest(wish, f, f, out);
+    const std::size_t count = fields_of(wish.plan.model);
+    for (std::size_t f = 0; f < count; ++f) add_fastest(wish, f, f, out);
     if (out.empty())
-        for (std::size_t f = 0; f < fields.size(); ++f)
-            for (std::size_t g = f + 1; g < fields.size(); ++g) add_fastest(wish, f, g, out);
+        for (std::size_t f = 0; f < count; ++f)
+            for (std::size_t g = f + 1; g < count; ++g) add_fastest(wish, f, g, out);
     std::stable_sort(out.begin(), out.end(),
                      [](const NearestChange& a, const NearestChange& b) { return a.then.step < b.then.step; });
     return out;

@@ -6,10 +6,10 @@
 //   c.front().cost         // how much longer a step takes than the wish's would
 //
 // Nearest are the fewest fields, then the shortest step, then the order of the fields: micro-batch,
-// recompute, ZeRO stage, sequence parallelism, tensor, context, virtual pipeline, pipeline. A field takes the values of
-// a sweep (sim/sweep.h); data follows from tensor, context and pipeline and counts with them, and newly split tensors
-// are sequence-parallel as the framework has it. There is one entry for each field, or pair of fields, by whose change
-// the plan fits: its fastest value. Empty where even two do not suffice.
+// recompute, ZeRO stage, sequence parallelism, tensor, context, virtual pipeline, pipeline, expert, expert_tensor. A
+// field takes the values of a sweep (sim/sweep.h); data follows from tensor, context and pipeline and counts with them,
+// and newly split tensors are sequence-parallel as the framework has it. There is one entry for each field, or pair of
+// fields, by whose change the plan fits: its fastest value. Empty where even two do not suffice.
 #pragma once
 
 #include <vector>

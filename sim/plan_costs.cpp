@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/index.h"
+#include "plan/program/memory_terms.h"
 #include "plan/program/stage.h"
 #include "sim/predict.h"
 
@@ -20,7 +21,7 @@ void PlanCosts::set(const Parallelism& parallelism) {
 const std::vector<std::int64_t>& PlanCosts::distinct_stages() {
     if (!distinct_stages_.empty()) return distinct_stages_;
     const std::int64_t n = parts_.stages();
-    const bool all = !parts_.plan().parallelism.stage_layers.empty() || parts_.alternation() > 1;
+    const bool all = !parts_.plan().parallelism.stage_layers.empty() || !parts_.pattern().uniform();
     for (std::int64_t s = 0; s < n; ++s)
         if (all || s <= 1 || s == n - 1) distinct_stages_.push_back(s);
     return distinct_stages_;
@@ -32,6 +33,7 @@ PlanCosts::Chunk& PlanCosts::chunk_of(std::int64_t stage, std::int64_t chunk) {
         if (known.shape == shape) return known;
     Chunk c;
     c.shape = shape;
+    c.layers = parts_.layers_of(shape);
     c.passes = parts_.passes_of(shape);
     c.state = &parts_.state_of(shape);
     c.holding = holding_of(shape, parts_.message(), c.passes.forward.life, c.passes.backward.life);
@@ -49,7 +51,8 @@ const std::vector<const Flight*>& PlanCosts::flights() {
 // Weights, gradients and optimizer state.
 const std::vector<Bytes>& PlanCosts::standing() {
     const Parallelism& p = parts_.plan().parallelism;
-    const StandingKey key{p.tensor, p.replicas(), parts_.zero(), p.zero_shard_size, parts_.stages(), parts_.chunks()};
+    const StandingKey key{p.tensor,        p.replicas(),    parts_.zero(), p.zero_shard_size,
+                          parts_.stages(), parts_.chunks(), p.expert,      p.expert_tensor};
     if (standing_.key == key && !standing_.values.empty()) return standing_.values;
     standing_ = {key, {}};
     for (const std::int64_t stage : distinct_stages()) {
@@ -58,7 +61,7 @@ const std::vector<Bytes>& PlanCosts::standing() {
             const StageShape shape = parts_.shape_of(stage, c);
             const ChunkState& state = parts_.state_of(shape);
             for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
-                held += state.of(r, shape.layers);
+                held += state.of(r, parts_.layers_of(shape));
         }
         standing_.values.push_back(held);
     }
@@ -73,7 +76,12 @@ Bytes PlanCosts::least_bytes() {
     Bytes most;
     for (std::size_t d = 0; d < distinct_stages().size(); ++d)
         most = std::max(most, standing()[d] + parts_.message() * (flights()[d]->fullest * inputs));
-    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
+    return most + beside_program();
+}
+
+// As with_reserved (sim/predict.h).
+Bytes PlanCosts::beside_program() const {
+    return parts_.plan().cluster.device.reserved + framework_.reserved + libraries_of(parts_.plan(), framework_);
 }
 
 void PlanCosts::gather_chunks(std::int64_t stage) {
@@ -86,11 +94,11 @@ Bytes PlanCosts::stands() const {
     Bytes all, gathered, staging;
     for (const Chunk* c : stage_) {
         for (const Region r : {Region::weights, Region::gradients, Region::optimizer})
-            all += c->state->of(r, c->shape.layers);
-        gathered = std::max(gathered, c->state->of(Region::gathered, 0));
-        staging = std::max(staging, c->state->of(Region::staging, 0));
+            all += c->state->of(r, c->layers);
+        gathered = std::max(gathered, c->state->of(Region::gathered, c->layers));
+        staging = std::max(staging, c->state->of(Region::staging, c->layers));
     }
-    return all + gathered + staging;
+    return framework_.memory.idle_rings ? all : all + gathered + staging;
 }
 
 Bytes PlanCosts::live(const Flight& flight) const {
@@ -134,7 +142,7 @@ Bytes PlanCosts::peak_bytes() {
         gather_chunks(distinct_stages()[d]);
         most = std::max(most, framework_.runnable ? allocated(flight) : live(flight));
     }
-    return most + parts_.plan().cluster.device.reserved + framework_.reserved;
+    return most + beside_program();
 }
 
 const ChunkReplicas& PlanCosts::replicas_of(Chunk& chunk) {
@@ -159,7 +167,7 @@ PlanCosts::StageWork PlanCosts::work_of(std::int64_t stage) {
     for (std::size_t c = 0; c < stage_.size(); ++c) {
         const ChunkPieces::Whole& passes = stage_[c]->passes;
         const ChunkReplicas& replicas = replicas_of(*stage_[c]);
-        const std::int64_t layers = stage_[c]->shape.layers;
+        const LayerCounts& layers = stage_[c]->layers;
         const ChunkReplicas::Busy also = replicas.of(layers);
         const Time reads = stage_[c]->shape.first ? Time{} : stall, writes = stage_[c]->shape.last ? Time{} : stall;
         // A stretch of weights is gathered before those of the one before are computed with: the first beside none.

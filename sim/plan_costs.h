@@ -50,12 +50,14 @@ private:
         bool operator==(const FlightsKey&) const = default;
     };
     struct StandingKey {
-        std::int64_t tensor = 0, replicas = 0, zero = 0, shard = 0, stages = 0, chunks = 0;
+        std::int64_t tensor = 0, replicas = 0, zero = 0, shard = 0, stages = 0, chunks = 0, expert = 0,
+                     expert_tensor = 0;
         bool operator==(const StandingKey&) const = default;
     };
     // One chunk of the plan at hand.
     struct Chunk {
         StageShape shape;
+        LayerCounts layers;
         ChunkPieces::Whole passes;
         const ChunkReplicas* replicas = nullptr;  // once it is asked for
         const ChunkState* state = nullptr;
@@ -77,6 +79,7 @@ private:
     const std::vector<const Flight*>& flights();
     const std::vector<Bytes>& standing();
     Chunk& chunk_of(std::int64_t stage, std::int64_t chunk);
+    Bytes beside_program() const;
     // Of the stage whose chunks are gathered.
     void gather_chunks(std::int64_t stage);
     Bytes stands() const;

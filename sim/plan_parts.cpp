@@ -29,14 +29,14 @@ auto of_base(const Parallelism& p) {
 }  // namespace
 
 PlanParts::PlanParts(const Plan& base)
-    : plan_(base), alternation_(window_alternation(base.model, base.training.sequence_length)) {}
+    : plan_(base), pattern_(layer_pattern(base.model, base.training.sequence_length)) {}
 
 void PlanParts::set(const Parallelism& parallelism) {
     FORETRAIN_CHECK(of_base(parallelism) == of_base(plan_.parallelism), "a plan of another base");
     plan_.parallelism = parallelism;
     microbatches_ = plan_.microbatches();
     message_ = Bytes{boundary_elements(plan_.model, plan_.training, parallelism) *
-                     size_of(state_types(plan_.training.precision).weight)};
+                     size_of(state_types(plan_.training).weight)};
     runs_ = nullptr;
     mesh_ = nullptr;
     pieces_ = nullptr;
@@ -63,7 +63,7 @@ const PlanParts::Runs& PlanParts::runs() {
         runs->fewest = *std::min_element(runs->layers.begin(), runs->layers.end());
         std::int64_t first = 0;
         for (const std::int64_t n : runs->layers) {
-            runs->first_layer.push_back(first % alternation_);
+            runs->first_layer.push_back(pattern_.representative(first));
             first += n;
         }
         return runs;
@@ -78,7 +78,8 @@ StageShape PlanParts::shape_of(std::int64_t stage, std::int64_t chunk) {
 
 PlanParts::MeshKey PlanParts::mesh_key() const {
     const RankGrid grid = plan_.grid();
-    return {grid.tensor, grid.context, grid.data, grid.pipeline, grid.shard, plan_.parallelism.sequence_parallel};
+    return {grid.tensor, grid.context, grid.data,          grid.pipeline,
+            grid.shard,  grid.expert,  grid.expert_tensor, plan_.parallelism.sequence_parallel};
 }
 
 PlanParts::Mesh& PlanParts::mesh() {
@@ -109,7 +110,9 @@ PlanParts::PassesKey PlanParts::passes_key() const {
             .sequence_parallel = p.sequence_parallel,
             .micro_batch_size = p.micro_batch_size,
             .staged = zero() >= 2,
-            .pipelined = p.pipeline > 1};
+            .pipelined = p.pipeline > 1,
+            .expert = p.expert,
+            .expert_tensor = p.expert_tensor};
 }
 
 ChunkPieces::Whole PlanParts::passes_of(const StageShape& shape) {
@@ -117,11 +120,11 @@ ChunkPieces::Whole PlanParts::passes_of(const StageShape& shape) {
         pieces_ = &part(known_pieces_,
                         PiecesKey{passes_key(), plan_.parallelism.recompute.kind == Recompute::Kind::selective},
                         [] { return std::make_unique<ChunkPieces>(); });
-    return pieces_->of(plan_, shape, alternation_, [&]() -> const CostModel& { return cost(); });
+    return pieces_->of(plan_, shape, pattern_, [&]() -> const CostModel& { return cost(); });
 }
 
 BriefLayers PlanParts::brief_of(const StageShape& shape) const {
-    return brief_layers(plan_.parallelism.recompute, shape.layers, alternation_);
+    return brief_layers(plan_.parallelism.recompute, {shape.layers, pattern_, shape.first_layer});
 }
 
 PlanParts::ChunkKey PlanParts::chunk_key(const StageShape& shape, const BriefLayers& brief) const {
@@ -132,7 +135,8 @@ PlanParts::ChunkKey PlanParts::chunk_key(const StageShape& shape, const BriefLay
             .layers = brief.layers,
             .recompute = static_cast<std::int64_t>(brief.recompute.kind),
             .recompute_layers = brief.recompute.layers,
-            .repeated = brief.repeated};
+            .repeated = brief.repeated,
+            .runs = brief.runs};
 }
 
 const PlanParts::Timed& PlanParts::time_of(const StageShape& shape, const BriefLayers& brief) {
@@ -140,11 +144,10 @@ const PlanParts::Timed& PlanParts::time_of(const StageShape& shape, const BriefL
                 [&] { return std::make_unique<Timed>(make_context(plan_), shape, cost(), times_made_++); });
 }
 
-const PlanParts::Timed& PlanParts::outline_of(StageShape shape, std::int64_t layers) {
-    OutlineKey key{passes_key(), shape.first, shape.last, layers};
+const PlanParts::Timed& PlanParts::outline_of(const StageShape& shape) {
+    OutlineKey key{passes_key(), shape.first, shape.last, shape.layers, shape.first_layer};
     key.passes.micro_batch_size = 0;
     return part(known_outlines_, key, [&] {
-        shape.layers = layers;
         StageContext context = make_context(plan_);
         context.parallelism.recompute = {};
         return std::make_unique<Timed>(context, shape, cost(), times_made_++);
@@ -158,16 +161,19 @@ Bytes PlanParts::working_set_of(const StageShape& shape) {
 
 const ChunkState& PlanParts::state_of(const StageShape& shape) {
     const Parallelism& p = plan_.parallelism;
-    return part(known_states_, StateKey{p.tensor, p.replicas(), zero(), p.zero_shard_size, shape.first, shape.last},
-                [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
+    return part(
+        known_states_,
+        StateKey{p.tensor, p.replicas(), zero(), p.zero_shard_size, shape.first, shape.last, p.expert, p.expert_tensor},
+        [&] { return std::make_unique<ChunkState>(make_context(plan_), shape); });
 }
 
 const ChunkReplicas& PlanParts::replicas_of(const StageShape& shape) {
     const ReplicasKey key{
         .mesh = mesh_key(), .chunks = chunks(), .zero = zero(), .first = shape.first, .last = shape.last};
     return part(known_replicas_, key, [&] {
-        return std::make_unique<ChunkReplicas>(make_context(plan_), shape, outline_of(shape, 1), outline_of(shape, 2),
-                                               cost());
+        return std::make_unique<ChunkReplicas>(
+            make_context(plan_), shape, cost(),
+            [&](const StageShape& outline) -> const ChunkTime& { return outline_of(outline); });
     });
 }
 

@@ -42,13 +42,14 @@ public:
     std::int64_t chunks() const { return plan_.parallelism.virtual_pipeline; }
     int zero() const { return plan_.parallelism.effective_zero(); }
     std::int64_t microbatches() const { return microbatches_; }
-    Bytes message() const { return message_; }                 // between stages; the input of a layer is as large
-    std::int64_t alternation() const { return alternation_; }  // as window_alternation
+    Bytes message() const { return message_; }                // between stages; the input of a layer is as large
+    const LayerPattern& pattern() const { return pattern_; }  // as layer_pattern
+    LayerCounts layers_of(const StageShape& shape) const { return count_layers(plan_.model, shape); }
 
     // The runs of layers of a pipeline, in the model's order.
     struct Runs {
         std::vector<std::int64_t> layers;
-        std::vector<std::int64_t> first_layer;  // modulo the alternation of windows
+        std::vector<std::int64_t> first_layer;  // that it is like
         std::int64_t fewest = 0;                // layers of a run
     };
     const Runs& runs();
@@ -101,7 +102,8 @@ private:
         bool operator==(const RunsKey&) const = default;
     };
     struct MeshKey {
-        std::int64_t tensor = 0, context = 0, data = 0, pipeline = 0, shard = 0, sequence_parallel = 0;
+        std::int64_t tensor = 0, context = 0, data = 0, pipeline = 0, shard = 0, expert = 0, expert_tensor = 0,
+                     sequence_parallel = 0;
         bool operator==(const MeshKey&) const = default;
     };
     struct MessagesKey {
@@ -113,6 +115,7 @@ private:
         std::int64_t tensor = 0, context = 0, context_method = 0, sequence_parallel = 0, micro_batch_size = 0;
         std::int64_t staged = 0;     // ZeRO-2 and 3
         std::int64_t pipelined = 0;  // a host may wait for messages
+        std::int64_t expert = 0, expert_tensor = 0;
         bool operator==(const PassesKey&) const = default;
     };
     struct PiecesKey {
@@ -125,16 +128,17 @@ private:
         PassesKey passes;
         std::int64_t first = 0, last = 0, first_layer = 0;
         std::int64_t layers = 0, recompute = 0, recompute_layers = 0, repeated = 0;  // see BriefLayers
+        RepeatTimes runs{};
         bool operator==(const ChunkKey&) const = default;
     };
     // The same of a chunk of so many layers, nothing recomputed, for what no micro-batch changes.
     struct OutlineKey {
         PassesKey passes;  // of a micro-batch of 0
-        std::int64_t first = 0, last = 0, layers = 0;
+        std::int64_t first = 0, last = 0, layers = 0, first_layer = 0;
         bool operator==(const OutlineKey&) const = default;
     };
     struct StateKey {
-        std::int64_t tensor = 0, replicas = 0, zero = 0, shard = 0, first = 0, last = 0;
+        std::int64_t tensor = 0, replicas = 0, zero = 0, shard = 0, first = 0, last = 0, expert = 0, expert_tensor = 0;
         bool operator==(const StateKey&) const = default;
     };
     struct ReplicasKey {
@@ -176,12 +180,12 @@ private:
     ChunkKey chunk_key(const StageShape& shape, const BriefLayers& brief) const;
     BriefLayers brief_of(const StageShape& shape) const;
     const Timed& time_of(const StageShape& shape, const BriefLayers& brief);
-    const Timed& outline_of(StageShape shape, std::int64_t layers);
+    const Timed& outline_of(const StageShape& shape);
     const Timeline& timeline(std::uint32_t activity, std::int64_t microbatches);
     void forget_if_many();
 
     Plan plan_;
-    std::int64_t alternation_ = 1;
+    LayerPattern pattern_;
     std::int64_t microbatches_ = 0;
     Bytes message_;
     // Of the plan at hand, once they are asked for.

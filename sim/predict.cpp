@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "plan/framework.h"
 #include "plan/program/lower.h"
+#include "plan/program/memory_terms.h"
 #include "sim/estimate.h"
 #include "sim/flops.h"
 #include "sim/host_memory.h"
@@ -20,10 +21,13 @@ std::vector<StageMemory> with_reserved(const Plan& plan, std::vector<StageMemory
     const Framework& framework = framework_named(plan.framework);
     for (StageMemory& m : stages) {
         m.reserved = plan.cluster.device.reserved + framework.reserved;
+        m.libraries = libraries_of(plan, framework);
+        m.slack = slack_of(plan, framework);
         // Our engine sets regions aside; others' allocators hold what lives. The difference is in
         // working sets and slots that are not full at the moment of the peak.
         if (framework.runnable) continue;
-        Bytes unused = m.allocated() - m.live_peak;
+        Bytes unused = m.allocated() - m.libraries - m.live_peak;
+        if (framework.memory.idle_rings) unused += m.rings;
         for (Bytes* part : {&m.workspace, &m.communication, &m.activations}) {
             const Bytes less = std::min(unused, *part);
             *part -= less;

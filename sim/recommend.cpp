@@ -72,7 +72,7 @@ AxisReason recompute_reason(const PlanSpace& all, const Plan& best, const SweepO
 std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions& options) {
     const Plan& plan = best.plan;
     const PlanSpace all = enumerate(plan, options.space);
-    return {
+    std::vector<AxisReason> reasons{
         reason("tensor", all, plan, options, &Parallelism::tensor, &SweepSpace::tensor),
         reason("context", all, plan, options, &Parallelism::context, &SweepSpace::context),
         reason("pipeline", all, plan, options, &Parallelism::pipeline, &SweepSpace::pipeline),
@@ -80,6 +80,11 @@ std::vector<AxisReason> axis_reasons(const Prediction& best, const SweepOptions&
         reason("zero_stage", all, plan, options, &Parallelism::zero_stage, &SweepSpace::zero_stage),
         reason("micro_batch_size", all, plan, options, &Parallelism::micro_batch_size, &SweepSpace::micro_batch_size),
         recompute_reason(all, plan, options)};
+    if (!plan.model.has_experts()) return reasons;
+    reasons.push_back(reason("expert", all, plan, options, &Parallelism::expert, &SweepSpace::expert));
+    reasons.push_back(
+        reason("expert_tensor", all, plan, options, &Parallelism::expert_tensor, &SweepSpace::expert_tensor));
+    return reasons;
 }
 
 namespace {

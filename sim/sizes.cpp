@@ -55,7 +55,7 @@ std::optional<Plan> on_devices(const Plan& base, std::int64_t devices) {
 }
 
 std::int64_t fewest_for_state(const Plan& base, const SweepOptions& options) {
-    const StateTypes types = state_types(base.training.precision, framework_named(base.framework).half_gradient);
+    const StateTypes types = state_types(base.training, framework_named(base.framework).half_gradient);
     const std::int64_t bytes = size_of(types.weight) + size_of(types.gradient) + 2 * size_of(types.optimizer) +
                                (types.master ? size_of(types.optimizer) : 0);
     const DeviceSpec& device = base.cluster.device;

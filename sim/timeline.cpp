@@ -127,20 +127,21 @@ void account_body(StageTime& t, bool optimizer, bool forwards, const BodyCost& c
     t.recompute += cost.recompute;
     t.tensor_exposed += cost.tensor;
     t.context_exposed += cost.context + took.for_context;
+    t.expert_exposed += cost.expert;
     t.host_exposed += took.for_host;
     t.overhead += cost.overhead;
     // Inside a pass the compute stream idles for nothing but that, gathers and reductions; and what those take
     // of its time while it computes is theirs.
     t.data_exposed += took.all - took.for_host - took.for_context - cost.kernels - cost.recompute - cost.overhead -
-                      cost.messages - cost.tensor - cost.context;
+                      cost.messages - cost.tensor - cost.context - cost.expert;
 }
 
 // later + n (later - earlier), part by part
 void add_often(StageTime& later, const StageTime& earlier, std::int64_t n) {
     for (Time StageTime::*part :
          {&StageTime::forward, &StageTime::backward, &StageTime::recompute, &StageTime::tensor_exposed,
-          &StageTime::context_exposed, &StageTime::data_exposed, &StageTime::host_exposed, &StageTime::overhead,
-          &StageTime::gemm, &StageTime::attention, &StageTime::head})
+          &StageTime::context_exposed, &StageTime::expert_exposed, &StageTime::data_exposed, &StageTime::host_exposed,
+          &StageTime::overhead, &StageTime::gemm, &StageTime::attention, &StageTime::head})
         later.*part += (later.*part - earlier.*part) * n;
 }
 
@@ -326,7 +327,7 @@ private:
         // What is left to wait for after the optimizer's own kernels: gathers, or messages.
         t.data_exposed += Time{latest(o, 0, o.streams) - latest(o, 0, 1)};
         t.pipeline_exposed = t.step - t.forward - t.backward - t.recompute - t.optimizer - t.tensor_exposed -
-                             t.context_exposed - t.data_exposed - t.host_exposed - t.overhead;
+                             t.context_exposed - t.expert_exposed - t.data_exposed - t.host_exposed - t.overhead;
     }
 
     const Timeline& t_;

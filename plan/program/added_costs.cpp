@@ -37,6 +37,19 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     a.host_waits_for_batches = c.host.waits_for_batches;
     a.stall_forward = from_microseconds(c.stall.forward_us);
     a.stall_backward = from_microseconds(c.stall.backward_us);
+    const ExpertCosts& e = c.experts;
+    const double local = p.expert > 0 ? static_cast<double>(plan.model.moe.experts / p.expert) : 0;
+    const double operation_us = figure_at(c.host.operation_us, plan.cluster.device.dense_bf16_tera());
+    a.expert_launch_forward = from_microseconds(operation_us * e.host_takes * e.forward_operations.of(local));
+    a.expert_launch_backward = from_microseconds(operation_us * e.host_takes * e.backward_operations.of(local));
+    const auto stall = [&](double us, const ExpertCosts::Operations& operations) {
+        return from_microseconds((us + e.gap_us * operations.of(local)) * e.stall_takes);
+    };
+    a.expert_stall_forward = stall(c.stall.forward_us, e.forward_operations);
+    a.expert_stall_backward = stall(c.stall.backward_us, e.backward_operations);
+    if (!e.exchange.empty())
+        a.expert_exchange =
+            static_cast<std::int16_t>(figure_at(e.exchange, static_cast<double>(plan.cluster.devices_of_node())));
     a.stall_step = from_microseconds(c.stall.step_us) / p.virtual_pipeline;
     a.stall_parameters = parameters_by_turns(plan, c.overlap) / p.virtual_pipeline;
     const bool interleaved = p.virtual_pipeline > 1;

@@ -23,6 +23,9 @@ struct AddedCosts {
     Time stall_parameters;                               // before that of the next, for what ranks hand out by turns
     Time stall_message;                                  // at the beginning of a pass whose input is a message,
     std::int16_t message_share = 0;                      // and this share of what the message takes
+    Time expert_launch_forward, expert_launch_backward;  // of a layer with experts, besides
+    Time expert_stall_forward, expert_stall_backward;    // the same, in place of the stalls above
+    std::int16_t expert_exchange = Instruction::whole;   // of what the ranks that share experts out exchange
     std::int16_t tensor_forward = Instruction::whole, tensor_backward = Instruction::whole;  // Instruction::share
     std::int16_t data_share = Instruction::whole;       // the same of what the data ranks exchange
     std::int16_t beside_data_share = 0;                 // of that, what compute loses to it where it runs beside

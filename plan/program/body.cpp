@@ -39,6 +39,7 @@ std::int32_t Rewriter::insert(Instruction instruction) {
 
 void Rewriter::finish() {
     for (; next_cut_ < body_.cuts.size(); ++next_cut_) body_.cuts[next_cut_].at = after_kept_;
+    for (Hold& hold : body_.holds) hold.at = renumbered_[static_cast<std::size_t>(hold.at)];
     body_.code = std::move(code_);
     body_.recomputed = std::move(recomputed_);
 }
@@ -151,6 +152,11 @@ struct Lifetimes {
                 if (first[b] < 0) first[b] = i;
                 last[b] = i;
             }
+        }
+        for (const Hold& hold : body.holds) {
+            const auto b = static_cast<std::size_t>(hold.buffer);
+            first[b] = first[b] < 0 ? hold.at : std::min(first[b], hold.at);
+            last[b] = std::max(last[b], hold.at);
         }
         for (std::size_t b = n; b-- > 0;) {
             if (first[b] < 0) continue;

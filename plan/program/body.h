@@ -63,6 +63,13 @@ struct Cut {
     std::int32_t layer = -1;
 };
 
+// That an owned buffer lives while an instruction runs that does not read or write it: what other frameworks keep
+// beside their arithmetic.
+struct Hold {
+    std::int32_t at = 0;
+    std::int32_t buffer = 0;
+};
+
 // Instructions [begin, end) that stand for `times` of themselves, one after the other: of a brief stage.
 // Each time their waits reach as far back as the first time.
 struct CodeRepeat {
@@ -84,16 +91,17 @@ struct Body {
     std::vector<BodyBuffer> buffers;
     std::vector<std::uint8_t> recomputed;  // by instruction: runs again what the forward pass ran
     std::vector<Cut> cuts;                 // ascending
-    std::vector<CodeRepeat> repeats;       // ascending, disjoint; empty of a full stage
-    std::vector<Life> life;                // of the code before, in and after each repeat in turn
-    Bytes transient_bytes;                 // the working set's region
-    Bytes live_peak;                       // most owned bytes above those at entry
-    Bytes live_net;                        // owned bytes at exit above those at entry
+    std::vector<Hold> holds;
+    std::vector<CodeRepeat> repeats;  // ascending, disjoint; empty of a full stage
+    std::vector<Life> life;           // of the code before, in and after each repeat in turn
+    Bytes transient_bytes;            // the working set's region
+    Bytes live_peak;                  // most owned bytes above those at entry
+    Bytes live_net;                   // owned bytes at exit above those at entry
 };
 
 constexpr std::int64_t buffer_alignment = 256;
 
-// Copies code while inserting, and keeps waits and cuts right: kept instructions' waits are renumbered,
+// Copies code while inserting, and keeps waits, cuts and holds right: kept instructions' waits are renumbered,
 // and what is inserted where a layer begins belongs to that layer.
 class Rewriter {
 public:

@@ -123,8 +123,9 @@ private:
                                                       .elements = unit.elements,
                                                       .offset = ring_offset(run)});
         const std::int32_t section = body_.code[static_cast<std::size_t>(runs_[run].first)].section;
-        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), shard.type,
-                                              unit.elements / c_.shards(), {part, whole}),
+        const UnitKind kind = shape_of(stage_, runs_[run].unit).kind;
+        Instruction i = in_section(collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(kind),
+                                              shard.type, unit.elements / c_.shards(kind), {part, whole}),
                                    section);
         const bool ring_is_free = run < entries;
         i.add_wait({ring_is_free ? start_ : last_used_[run - entries], Stream::compute});
@@ -259,7 +260,7 @@ private:
         if (!c_.reduces_whole && c_.shard_groups() > 1 && last_microbatch_) sum_over_groups(u);
         behind_ += rewriter_.size() - before;
         // As if what runs beside it took as long as what ran before it: in a pass over one layer there is no other.
-        if (overlaps() && c_.added.beside_data_share > 0 && c_.replicas() > 1)
+        if (overlaps() && c_.added.beside_data_share > 0 && c_.replicas(kind_of(u)) > 1)
             rewriter_.insert(stall_beside(rewriter_.at(reduced_), c_.added.beside_data_share));
     }
 
@@ -281,18 +282,20 @@ private:
     }
 
     void sum_over_replicas(Contribution& u, Wait written) {
-        if (c_.replicas() == 1) return;
+        const UnitKind kind = kind_of(u);
+        if (c_.replicas(kind) == 1 && !staged_) return;
         const Unit& unit = unit_at(stage_, u.unit).unit;
-        const std::int64_t part_count = unit.elements / c_.shards();
+        const std::int64_t part_count = unit.elements / c_.shards(kind);
         const BodyBuffer all = whole(u);
         const std::int32_t from = add_buffer(body_, all);
         Instruction i;
         if (c_.reduces_whole) {
-            i = collective(InstructionKind::all_reduce, Stream::reduce, Axis::replica, all.type, unit.elements, {from});
+            i = collective(InstructionKind::all_reduce, Stream::reduce, c_.replica_axis(kind), all.type, unit.elements,
+                           {from});
         } else {
             const std::int32_t to =
                 add_buffer(body_, staged_ ? staged_shard(u, part_count) : fixed_at(stage_, unit.gradient_shard));
-            i = collective(InstructionKind::reduce_scatter, Stream::reduce, c_.shard_axis(), all.type, part_count,
+            i = collective(InstructionKind::reduce_scatter, Stream::reduce, c_.shard_axis(kind), all.type, part_count,
                            {from, to});
         }
         i.section = section_of(u);
@@ -331,6 +334,8 @@ private:
         i.add_operand(add_buffer(body_, fixed_at(stage_, unit_at(stage_, u.unit).unit.gradient_shard)));
         rewriter_.insert(i);
     }
+
+    UnitKind kind_of(const Contribution& u) const { return shape_of(stage_, u.unit).kind; }
 
     std::int32_t section_of(const Contribution& u) const {
         return body_.code[static_cast<std::size_t>(u.last)].section;

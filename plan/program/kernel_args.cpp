@@ -50,8 +50,10 @@ constexpr Access R = Access::read, W = Access::write, U = Access::update;
 std::int64_t share(std::int64_t n, std::int64_t ranks) { return n / std::max<std::int64_t>(ranks, 1); }
 
 Operands operands(const GemmArgs& a) {
-    Operands o{{R, a.m * a.k, a.type}, {R, a.k * a.n, a.type}, {add_or_write(a.accumulate), a.m * a.n, a.output}};
-    if (a.bias) o.add({R, a.n, a.type});
+    const std::int64_t g = a.groups;
+    Operands o{
+        {R, g * a.m * a.k, a.type}, {R, g * a.k * a.n, a.type}, {add_or_write(a.accumulate), g * a.m * a.n, a.output}};
+    if (a.bias) o.add({R, g * a.n, a.type});
     return o;
 }
 
@@ -60,21 +62,23 @@ Operands operands(const BiasGradientArgs& a) {
 }
 
 Operands operands(const NormForwardArgs& a) {
-    const std::int64_t n = a.rows * a.width;
-    Operands o{{R, n, a.type}, {W, n, a.type}, {R, a.width, a.type}};
+    const std::int64_t n = a.rows * a.width, rest = a.rows * a.rest;
+    Operands o{{R, n + rest, a.type}, {W, n, a.type}, {R, a.width, a.type}};
     if (a.biased()) o.add({R, a.width, a.type});
+    if (a.rest > 0) o.add({W, rest, a.type});
     return o;
 }
 
 Operands operands(const NormBackwardArgs& a) {
-    const std::int64_t n = a.rows * a.width;
+    const std::int64_t n = a.rows * a.width, rest = a.rows * a.rest;
     const Operand weight_gradient{add_or_write(a.accumulate), a.width, a.gradient};
-    Operands o{{R, n, a.type}, {R, n, a.type}};
+    Operands o{{R, n, a.type}, {R, n, a.type, n + rest}};
     if (a.residual) o.add({R, n, a.type});
     o.add({R, a.width, a.type});
-    o.add({W, n, a.type});
+    o.add({W, n + rest, a.type});
     o.add(weight_gradient);
     if (a.biased()) o.add(weight_gradient);
+    if (a.rest > 0) o.add({R, rest, a.type});
     return o;
 }
 
@@ -115,8 +119,8 @@ Operand scores(const Args& a, Access access) {
 
 Operands operands(const AttentionForwardArgs& a) {
     const std::int64_t rows = a.batch * a.sequence;
-    Operands o{{R, rows * (a.heads + 2 * a.kv_heads) * a.head_dim, a.type},
-               {W, rows * a.heads * a.head_dim, a.type},
+    Operands o{{R, rows * (a.heads * a.head_dim + a.kv_heads * (a.head_dim + a.value_dim())), a.type},
+               {W, rows * a.heads * a.value_dim(), a.type},
                {W, rows * a.heads, row_type(a.type)}};
     if (a.score_bytes > 0) o.add(scores(a, W));
     return o;
@@ -124,7 +128,8 @@ Operands operands(const AttentionForwardArgs& a) {
 
 Operands operands(const AttentionBackwardArgs& a) {
     const std::int64_t rows = a.batch * a.sequence;
-    const std::int64_t qkv = rows * (a.heads + 2 * a.kv_heads) * a.head_dim, context = rows * a.heads * a.head_dim;
+    const std::int64_t qkv = rows * (a.heads * a.head_dim + a.kv_heads * (a.head_dim + a.value_dim()));
+    const std::int64_t context = rows * a.heads * a.value_dim();
     Operands o{{R, context, a.type},
                {R, qkv, a.type},
                {R, context, a.type},
@@ -136,17 +141,19 @@ Operands operands(const AttentionBackwardArgs& a) {
 
 Operands operands(const RingAttentionArgs& a) {
     const std::int64_t rows = a.batch * share(a.sequence, a.context);
-    const std::int64_t queries = rows * a.heads * a.head_dim, pairs = 2 * rows * a.kv_heads * a.head_dim;
+    const std::int64_t queries = rows * a.heads * a.head_dim, context = rows * a.heads * a.value_dim();
+    const std::int64_t pairs = rows * a.kv_heads * (a.head_dim + a.value_dim());
     const Access add = add_or_write(a.step > 0);
     const Operand qkv{R, queries, a.type, queries + pairs}, kv{R, pairs, a.type};
     const Operand lse{R, rows * a.heads, row_type(a.type)};
-    if (!a.backward) return {qkv, kv, {add, queries, a.type}, {add, rows * a.heads, row_type(a.type)}};
-    return {{R, queries, a.type}, qkv, kv, {R, queries, a.type}, lse, {add, queries, a.type, queries + pairs},
+    if (!a.backward) return {qkv, kv, {add, context, a.type}, {add, rows * a.heads, row_type(a.type)}};
+    return {{R, context, a.type}, qkv, kv, {R, context, a.type}, lse, {add, queries, a.type, queries + pairs},
             {W, pairs, a.type}};
 }
 
 Operands operands(const KeyValueArgs& a) {  // the queries in qkv are not touched
-    const std::int64_t pairs = 2 * a.rows * a.kv_heads * a.head_dim, qkv = pairs + a.rows * a.heads * a.head_dim;
+    const std::int64_t pairs = a.rows * a.kv_heads * (a.head_dim + a.value_dim());
+    const std::int64_t qkv = pairs + a.rows * a.heads * a.head_dim;
     if (a.unpack) return {{R, pairs, a.type}, {W, pairs, a.type, qkv}};
     return {{R, pairs, a.type, qkv}, {W, pairs, a.type}};
 }
@@ -206,10 +213,31 @@ Operands operands(const AdamwArgs& a) {
     return o;
 }
 
+Operands operands(const RouterArgs& a) {
+    const Operand in{R, a.rows * a.experts, DType::fp32}, out{W, a.rows * a.experts, DType::fp32};
+    if (!a.backward) return {in, out, out};
+    return {in, in, in, {W, a.rows * a.experts, a.type}};
+}
+
+Operands operands(const PermuteArgs& a) {
+    const Operand from{R, a.from * a.width, a.type}, to{W, a.to * a.width, a.type};
+    if (a.weighed) return {from, {R, to.elements, a.type}, to};
+    return {from, to};
+}
+
+Operands operands(const LatentPackArgs& a) {
+    const Access parts = a.unpack ? W : R, packed = a.unpack ? R : W;
+    const std::int64_t heads = a.rows * a.heads, qk = a.nope + a.rope;
+    const Operand q{parts, heads * qk, a.type}, kv{parts, heads * (a.nope + a.v_dim), a.type},
+        k_rope{parts, a.rows * a.rope, a.type}, qkv{packed, heads * (2 * qk + a.v_dim), a.type};
+    if (a.unpack) return {qkv, q, kv, k_rope};
+    return {q, kv, k_rope, qkv};
+}
+
 // FLOPs. Outside the GEMMs an exponential, hyperbolic tangent, root or division counts one, as an
 // addition does: these kernels are bound by memory, and nothing is read off the third digit.
 
-std::int64_t flops(const GemmArgs& a) { return 2 * a.m * a.n * a.k; }
+std::int64_t flops(const GemmArgs& a) { return 2 * a.groups * a.m * a.n * a.k; }
 std::int64_t flops(const BiasGradientArgs& a) { return a.rows * a.width; }
 std::int64_t flops(const NormForwardArgs& a) { return a.rows * a.width * (a.rms ? 4 : 8); }
 std::int64_t flops(const NormBackwardArgs& a) { return a.rows * a.width * (a.rms ? 12 : 18); }
@@ -220,24 +248,25 @@ std::int64_t flops(const QkNormArgs& a) {
     return a.rows * (a.heads + a.kv_heads) * a.head_dim * (a.backward ? (a.rms ? 12 : 18) : (a.rms ? 4 : 8));
 }
 
-// Scores and context are two products of 2 s^2 head_dim each, of which the causal mask leaves one
-// half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
+// Scores and context are two products of 2 s^2 head_dim each (the second of the values' width), of which the causal
+// mask leaves one half: 2 s^2 head_dim a head. That is what the kernel executes but for its diagonal tiles, which it
 // computes whole. A window w leaves w s - w^2 / 2 pairs. The softmax is not counted.
 std::int64_t twice_pairs(std::int64_t s, std::int64_t window) {
     return window > 0 && window < s ? window * (2 * s - window) : s * s;
 }
 std::int64_t flops(const AttentionForwardArgs& a) {
-    return 2 * a.batch * a.heads * twice_pairs(a.sequence, a.window) * a.head_dim;
+    return a.batch * a.heads * twice_pairs(a.sequence, a.window) * (a.head_dim + a.value_dim());
 }
 // Five such products instead of two: the scores again, and the gradients of P, V, Q and K.
 std::int64_t flops(const AttentionBackwardArgs& a) {
-    return 5 * a.batch * a.heads * twice_pairs(a.sequence, a.window) * a.head_dim;
+    return a.batch * a.heads * twice_pairs(a.sequence, a.window) * (3 * a.head_dim + 2 * a.value_dim());
 }
 
 // All steps of all ranks make up the whole; they are alike, as each rank's chunks see equally many keys.
 std::int64_t flops(const RingAttentionArgs& a) {
     const std::int64_t tokens = share(a.sequence, a.context);
-    return (a.backward ? 5 : 2) * a.batch * a.heads * twice_pairs(tokens, 0) * a.head_dim;
+    const std::int64_t width = a.backward ? 3 * a.head_dim + 2 * a.value_dim() : a.head_dim + a.value_dim();
+    return a.batch * a.heads * twice_pairs(tokens, 0) * width;
 }
 std::int64_t flops(const KeyValueArgs&) { return 0; }
 std::int64_t flops(const RelayoutArgs&) { return 0; }
@@ -259,6 +288,9 @@ std::int64_t flops(const LossArgs& a) {
 }
 
 std::int64_t flops(const AdamwArgs& a) { return 16 * a.elements; }
+std::int64_t flops(const RouterArgs& a) { return 5 * a.rows * a.experts; }
+std::int64_t flops(const PermuteArgs& a) { return std::max<std::int64_t>(a.from - a.to, 0) * a.width; }
+std::int64_t flops(const LatentPackArgs& a) { return 6 * a.rows * a.heads * a.rope; }
 
 KernelKind loss_kind(LossArgs::Part part) {
     switch (part) {
@@ -308,6 +340,9 @@ KernelKind kind_of(const KernelArgs& args) {
             [](const CastArgs&) { return K::cast; },
             [](const LossArgs& a) { return loss_kind(a.part); },
             [](const AdamwArgs&) { return K::adamw; },
+            [](const RouterArgs& a) { return a.backward ? K::router_backward : K::router_forward; },
+            [](const PermuteArgs&) { return K::permute; },
+            [](const LatentPackArgs& a) { return a.unpack ? K::latent_unpack : K::latent_pack; },
         },
         args);
 }

@@ -31,7 +31,8 @@ struct Work {
 enum class GemmRole : std::uint8_t { forward, input_gradient, weight_gradient };
 
 // C = op(A) op(B) [+ C] [+ bias].  Operands: const A, const B, C (m, n), const bias (n) if `bias`.
-// A is (m, k), or (k, m) if transpose_a; B is (k, n), or (n, k) if transpose_b.
+// A is (m, k), or (k, m) if transpose_a; B is (k, n), or (n, k) if transpose_b. With `groups` there are as many
+// such products of one size, their operands side by side: those of a rank's experts. Predicted, never executed.
 struct GemmArgs {
     std::int64_t m = 0, n = 0, k = 0;
     bool transpose_a = false, transpose_b = false;
@@ -43,6 +44,7 @@ struct GemmArgs {
     // What A and B become on the way in, where they do: the product then computes in it.
     std::optional<DType> quantised = std::nullopt;
     DType computes() const { return quantised.value_or(type); }
+    std::int64_t groups = 1;
     bool operator==(const GemmArgs&) const = default;
 };
 
@@ -55,20 +57,24 @@ struct BiasGradientArgs {
 };
 
 // LayerNorm, or RMSNorm if `rms`. RMSNorm has no bias, LayerNorm has one unless `unbiased`.
-// Operands: const x (rows, width), y (rows, width), const weight (width), const bias (width) if biased().
+// Operands: const x (rows, width), y (rows, width), const weight (width), const bias (width) if biased(). Of a
+// latent of keys and values x has `rest` more columns, which go unchanged into one more operand (rows, rest):
+// predicted, never executed.
 struct NormForwardArgs {
     std::int64_t rows = 0, width = 0;
     bool rms = false;
     double epsilon = 1e-5;
     DType type = DType::fp32;
     bool unbiased = false;
+    std::int64_t rest = 0;
     bool biased() const { return !rms && !unbiased; }
     bool operator==(const NormForwardArgs&) const = default;
 };
 
 // Statistics are recomputed from x. Operands: const dy, const x, [const residual] (all (rows, width)),
 // const weight (width), dx (rows, width) = gradient through the norm [+ residual],
-// dweight (width), dbias (width) if biased(); weight gradients accumulate if `accumulate`.
+// dweight (width), dbias (width) if biased(); weight gradients accumulate if `accumulate`. With a `rest` x and dx
+// have as many columns more, and the gradient of those is one more operand, const drest (rows, rest).
 struct NormBackwardArgs {
     std::int64_t rows = 0, width = 0;
     bool rms = false;
@@ -77,6 +83,7 @@ struct NormBackwardArgs {
     double epsilon = 1e-5;
     DType type = DType::fp32, gradient = DType::fp32;
     bool unbiased = false;
+    std::int64_t rest = 0;
     bool biased() const { return !rms && !unbiased; }
     bool operator==(const NormBackwardArgs&) const = default;
 };
@@ -91,6 +98,7 @@ struct GeluArgs {
     bool backward = false;
     DType type = DType::fp32;
     Pointwise function = Pointwise::gelu;
+    bool routed = false;  // of experts, where other frameworks weigh it in the same kernel
     bool operator==(const GeluArgs&) const = default;
 };
 
@@ -102,6 +110,7 @@ struct SwigluArgs {
     bool backward = false;
     DType type = DType::fp32;
     Pointwise function = Pointwise::silu;
+    bool routed = false;  // as in GeluArgs
     bool operator==(const SwigluArgs&) const = default;
 };
 
@@ -143,12 +152,15 @@ struct QkNormArgs {
 // Operands: const qkv (batch*sequence, (heads + 2 kv_heads) head_dim), context (batch*sequence,
 // heads*head_dim), lse (batch*sequence, heads). Scale 1/sqrt(head_dim).
 // Other frameworks' attention that is not fused keeps `score_bytes` of each score, masked or not, in one more
-// operand: predicted, never executed.
+// operand: predicted, never executed. So are heads whose values are of another width than queries and keys,
+// v_head_dim: qkv rows then hold heads head_dim + kv_heads (head_dim + v_head_dim), context rows heads v_head_dim.
 struct AttentionForwardArgs {
     std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
     DType type = DType::fp32;
     std::int64_t window = 0;       // 0: none
     std::int64_t score_bytes = 0;  // 0: fused
+    std::int64_t v_head_dim = 0;   // 0: head_dim
+    std::int64_t value_dim() const { return v_head_dim == 0 ? head_dim : v_head_dim; }
     bool operator==(const AttentionForwardArgs&) const = default;
 };
 
@@ -158,6 +170,8 @@ struct AttentionBackwardArgs {
     DType type = DType::fp32;
     std::int64_t window = 0;
     std::int64_t score_bytes = 0;
+    std::int64_t v_head_dim = 0;
+    std::int64_t value_dim() const { return v_head_dim == 0 ? head_dim : v_head_dim; }
     bool operator==(const AttentionBackwardArgs&) const = default;
 };
 
@@ -172,6 +186,8 @@ struct RingAttentionArgs {
     std::int64_t context = 1, step = 0;
     bool backward = false;
     DType type = DType::fp32;
+    std::int64_t v_head_dim = 0;  // as in AttentionForwardArgs
+    std::int64_t value_dim() const { return v_head_dim == 0 ? head_dim : v_head_dim; }
     bool operator==(const RingAttentionArgs&) const = default;
 };
 
@@ -181,6 +197,8 @@ struct KeyValueArgs {
     std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
     bool unpack = false;
     DType type = DType::fp32;
+    std::int64_t v_head_dim = 0;  // as in AttentionForwardArgs
+    std::int64_t value_dim() const { return v_head_dim == 0 ? head_dim : v_head_dim; }
     bool operator==(const KeyValueArgs&) const = default;
 };
 
@@ -281,10 +299,42 @@ struct AdamwArgs {
     bool operator==(const AdamwArgs&) const = default;
 };
 
-using KernelArgs =
-    std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs, RopeArgs,
-                 QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, RingAttentionArgs, KeyValueArgs, RelayoutArgs,
-                 EmbeddingArgs, PositionsArgs, ResidualAddArgs, AccumulateArgs, CastArgs, LossArgs, AdamwArgs>;
+// The `topk` experts of each token and their weights, from the router's logits. Forward: const logits, scores,
+// probabilities (all (rows, experts), fp32); scores are of all experts, probabilities 0 but for the chosen ones.
+// Backward: const logits, const scores, const probabilities, dlogits (rows, experts). Predicted, never executed.
+struct RouterArgs {
+    std::int64_t rows = 0, experts = 0, topk = 0;
+    bool backward = false;
+    DType type = DType::fp32;  // of dlogits
+    bool operator==(const RouterArgs&) const = default;
+};
+
+// Rows in another order or number: a copy of each token for each expert that it visits, what comes back of them
+// summed up, the rows of each sender sorted by expert, or each row times its weight. Operands: const x (from, width),
+// y (to, width); on the way back of a `weighed` row also what was weighed, const w (to, width), before y. Predicted,
+// never executed.
+struct PermuteArgs {
+    std::int64_t from = 0, to = 0, width = 0;
+    DType type = DType::fp32;
+    bool weighed = false;
+    bool operator==(const PermuteArgs&) const = default;
+};
+
+// Queries, keys and values of latent attention, as attention takes them: rope turns its part of queries and keys,
+// and every head's key gets the same one. Forward: const q (rows, heads (nope + rope)), const kv (rows, heads
+// (nope + v)), const k_rope (rows, rope), qkv (rows, heads (2 (nope + rope) + v)). `unpack`, of their gradients:
+// const dqkv, dq, dkv, dk_rope. Predicted, never executed.
+struct LatentPackArgs {
+    std::int64_t rows = 0, heads = 0, nope = 0, rope = 0, v_dim = 0;
+    bool unpack = false;
+    DType type = DType::fp32;
+    bool operator==(const LatentPackArgs&) const = default;
+};
+
+using KernelArgs = std::variant<GemmArgs, BiasGradientArgs, NormForwardArgs, NormBackwardArgs, GeluArgs, SwigluArgs,
+                                RopeArgs, QkNormArgs, AttentionForwardArgs, AttentionBackwardArgs, RingAttentionArgs,
+                                KeyValueArgs, RelayoutArgs, EmbeddingArgs, PositionsArgs, ResidualAddArgs,
+                                AccumulateArgs, CastArgs, LossArgs, AdamwArgs, RouterArgs, PermuteArgs, LatentPackArgs>;
 
 KernelKind kind_of(const KernelArgs& args);
 Work work(const KernelArgs& args);

@@ -39,7 +39,8 @@ constexpr auto fields(const GemmArgs&) {
     return std::tuple(Field{"m", &A::m}, Field{"n", &A::n}, Field{"k", &A::k}, Field{"transpose_a", &A::transpose_a},
                       Field{"transpose_b", &A::transpose_b}, Field{"accumulate", &A::accumulate},
                       Field{"bias", &A::bias}, Field{"role", &A::role}, Field{"type", &A::type},
-                      Field{"output", &A::output}, Field{"quantised", &A::quantised, rare});
+                      Field{"output", &A::output}, Field{"quantised", &A::quantised, rare},
+                      Field{"groups", &A::groups, rare});
 }
 constexpr auto fields(const BiasGradientArgs&) {
     using A = BiasGradientArgs;
@@ -49,24 +50,25 @@ constexpr auto fields(const BiasGradientArgs&) {
 constexpr auto fields(const NormForwardArgs&) {
     using A = NormForwardArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
-                      Field{"unbiased", &A::unbiased, rare}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type});
+                      Field{"unbiased", &A::unbiased, rare}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
+                      Field{"rest", &A::rest, rare});
 }
 constexpr auto fields(const NormBackwardArgs&) {
     using A = NormBackwardArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"rms", &A::rms},
                       Field{"unbiased", &A::unbiased, rare}, Field{"residual", &A::residual},
                       Field{"accumulate", &A::accumulate}, Field{"epsilon", &A::epsilon}, Field{"type", &A::type},
-                      Field{"gradient", &A::gradient});
+                      Field{"gradient", &A::gradient}, Field{"rest", &A::rest, rare});
 }
 constexpr auto fields(const GeluArgs&) {  // backward: by the kind
     using A = GeluArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"function", &A::function, rare},
-                      Field{"type", &A::type});
+                      Field{"type", &A::type}, Field{"routed", &A::routed, rare});
 }
 constexpr auto fields(const SwigluArgs&) {  // backward: by the kind
     using A = SwigluArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"width", &A::width}, Field{"function", &A::function, rare},
-                      Field{"type", &A::type});
+                      Field{"type", &A::type}, Field{"routed", &A::routed, rare});
 }
 constexpr auto fields(const RopeArgs&) {
     using A = RopeArgs;
@@ -86,7 +88,8 @@ template <class A>
 constexpr auto attention_fields() {
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
                       Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"type", &A::type},
-                      Field{"window", &A::window, rare}, Field{"score_bytes", &A::score_bytes, rare});
+                      Field{"window", &A::window, rare}, Field{"score_bytes", &A::score_bytes, rare},
+                      Field{"v_head_dim", &A::v_head_dim, rare});
 }
 constexpr auto fields(const AttentionForwardArgs&) { return attention_fields<AttentionForwardArgs>(); }
 constexpr auto fields(const AttentionBackwardArgs&) { return attention_fields<AttentionBackwardArgs>(); }
@@ -94,12 +97,13 @@ constexpr auto fields(const RingAttentionArgs&) {  // backward: by the kind
     using A = RingAttentionArgs;
     return std::tuple(Field{"batch", &A::batch}, Field{"sequence", &A::sequence}, Field{"heads", &A::heads},
                       Field{"kv_heads", &A::kv_heads}, Field{"head_dim", &A::head_dim}, Field{"context", &A::context},
-                      Field{"step", &A::step}, Field{"type", &A::type});
+                      Field{"step", &A::step}, Field{"type", &A::type}, Field{"v_head_dim", &A::v_head_dim, rare});
 }
 constexpr auto fields(const KeyValueArgs&) {  // unpack: by the kind
     using A = KeyValueArgs;
     return std::tuple(Field{"rows", &A::rows}, Field{"heads", &A::heads}, Field{"kv_heads", &A::kv_heads},
-                      Field{"head_dim", &A::head_dim}, Field{"type", &A::type});
+                      Field{"head_dim", &A::head_dim}, Field{"type", &A::type},
+                      Field{"v_head_dim", &A::v_head_dim, rare});
 }
 constexpr auto fields(const RelayoutArgs&) {
     using A = RelayoutArgs;
@@ -144,6 +148,22 @@ constexpr auto fields(const AdamwArgs&) {
                       Field{"gradient", &A::gradient}, Field{"optimizer", &A::optimizer});
 }
 
+constexpr auto fields(const RouterArgs&) {  // backward: by the kind
+    using A = RouterArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"experts", &A::experts}, Field{"topk", &A::topk},
+                      Field{"type", &A::type});
+}
+constexpr auto fields(const PermuteArgs&) {
+    using A = PermuteArgs;
+    return std::tuple(Field{"from", &A::from}, Field{"to", &A::to}, Field{"width", &A::width}, Field{"type", &A::type},
+                      Field{"weighed", &A::weighed, rare});
+}
+constexpr auto fields(const LatentPackArgs&) {  // unpack: by the kind
+    using A = LatentPackArgs;
+    return std::tuple(Field{"rows", &A::rows}, Field{"heads", &A::heads}, Field{"nope", &A::nope},
+                      Field{"rope", &A::rope}, Field{"v_dim", &A::v_dim}, Field{"type", &A::type});
+}
+
 template <class Args, class Visit>
 void each_field(const Args& args, Visit&& visit) {
     std::apply([&](const auto&... field) { (visit(field), ...); }, fields(args));
@@ -183,6 +203,11 @@ KernelArgs defaults(KernelKind kind) {
         case KernelKind::loss_forward: return LossArgs{.part = Part::forward};
         case KernelKind::loss_backward: return LossArgs{.part = Part::backward};
         case KernelKind::adamw: return AdamwArgs{};
+        case KernelKind::router_forward: return RouterArgs{.backward = false};
+        case KernelKind::router_backward: return RouterArgs{.backward = true};
+        case KernelKind::permute: return PermuteArgs{};
+        case KernelKind::latent_pack: return LatentPackArgs{.unpack = false};
+        case KernelKind::latent_unpack: return LatentPackArgs{.unpack = true};
     }
     return GemmArgs{};
 }

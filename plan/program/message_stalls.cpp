@@ -50,6 +50,7 @@ void add_message_stalls(const StageContext& context, const StageShape& shape, Bo
             if (wait.instruction > entry || i.stream == Stream::host) wait.instruction += more;
         }
     for (Cut& cut : body.cuts) cut.at += more;
+    for (Hold& hold : body.holds) hold.at += hold.at > entry ? more : 0;
     body.code.insert(body.code.begin() + entry + 1, stalls.begin(), stalls.end());
     body.recomputed.insert(body.recomputed.begin() + entry + 1, stalls.size(), 0);
 }

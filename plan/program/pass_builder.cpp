@@ -85,6 +85,7 @@ PassBuilder::Tensor PassBuilder::weight(std::int32_t unit, std::int32_t tensor) 
 
 PassBuilder::Tensor PassBuilder::gradient(std::int32_t unit, std::int32_t tensor) {
     const StageUnit& u = stage_.units[static_cast<std::size_t>(unit)];
+    if (u.unit.tied_to >= 0 && !u.unit.has_gradient()) return gradient(u.unit.tied_to, tensor);
     const UnitShape& shape = stage_.unit_shapes[static_cast<std::size_t>(u.shape)];
     const auto t = static_cast<std::size_t>(tensor);
     const DType type = context_.types.gradient;
@@ -138,14 +139,21 @@ void PassBuilder::all_reduce(Tensor x, std::int64_t count, Reduction reduction) 
     tensor_collective(i);
 }
 
-void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count) {
-    tensor_collective(collective(InstructionKind::reduce_scatter, Stream::compute, Axis::tensor, type_of(whole),
-                                 part_count, {whole, part}));
+void PassBuilder::reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count, Axis axis) {
+    tensor_collective(
+        collective(InstructionKind::reduce_scatter, Stream::compute, axis, type_of(whole), part_count, {whole, part}));
 }
 
-void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count) {
-    tensor_collective(collective(InstructionKind::all_gather, Stream::compute, Axis::tensor, type_of(part), part_count,
-                                 {part, whole}));
+void PassBuilder::all_gather(Tensor part, Tensor whole, std::int64_t part_count, Axis axis) {
+    tensor_collective(
+        collective(InstructionKind::all_gather, Stream::compute, axis, type_of(part), part_count, {part, whole}));
+}
+
+void PassBuilder::exchange_tokens(Tensor from, Tensor to, std::int64_t part_count) {
+    Instruction i =
+        collective(InstructionKind::all_to_all, Stream::compute, Axis::expert, type_of(from), part_count, {from, to});
+    i.share = context_.added.expert_exchange;
+    emit(i);
 }
 
 void PassBuilder::all_to_all(Tensor from, Tensor to, std::int64_t part_count) {

@@ -32,6 +32,10 @@ public:
     // slot, `saved` refers to it again.
     std::int32_t save(const char* what, std::int32_t layer, std::int64_t elements, DType type);
     Tensor saved(std::int32_t index);
+    // It lives while the last instruction on the compute stream runs, though that has no use for it; none: nothing.
+    void hold(Tensor t) {
+        if (t >= 0) body_.holds.push_back({computed_, t});
+    }
     Tensor ring(Home home, const char* what);
     Tensor fixed(std::int32_t index);
     Tensor weight(std::int32_t unit, std::int32_t tensor);
@@ -41,10 +45,12 @@ public:
     std::int32_t kernel(const KernelArgs& args, std::initializer_list<Tensor> operands) {
         return kernel(args, std::span(operands.begin(), operands.size()));
     }
-    // Over the tensor group, on the compute stream.
+    // Over the tensor group, or the ranks that share experts' matrices, on the compute stream.
     void all_reduce(Tensor x, std::int64_t count, Reduction reduction = Reduction::sum);
-    void reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count);
-    void all_gather(Tensor part, Tensor whole, std::int64_t part_count);
+    void reduce_scatter(Tensor whole, Tensor part, std::int64_t part_count, Axis axis = Axis::tensor);
+    void all_gather(Tensor part, Tensor whole, std::int64_t part_count, Axis axis = Axis::tensor);
+    // Over the ranks that share out experts.
+    void exchange_tokens(Tensor from, Tensor to, std::int64_t part_count);
     // Over the context group. A ring shift runs beside what is computed after it, on a stream of its own;
     // whoever reads `to` awaits it.
     void all_to_all(Tensor from, Tensor to, std::int64_t part_count);

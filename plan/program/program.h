@@ -176,6 +176,7 @@ struct Unit {
     std::int32_t gradient_shard = -1;
     std::int32_t momentum = -1, variance = -1, master = -1;
     std::int32_t tied_to = -1;  // the unit whose weight this one uses (a tied head on the embedding's stage)
+    bool has_gradient() const { return gradient >= 0 || gradient_shard >= 0; }  // of its own
     bool operator==(const Unit&) const = default;
 };
 

@@ -26,11 +26,16 @@ struct StageMemory {
     Bytes weights, gradients, optimizer;
     Bytes activations;    // slots for the microbatches in flight
     Bytes communication;  // pipeline messages, gathered parameters, gradients on their way
+    Bytes rings;          // of those, for gathered parameters and gradients on their way to their shard
     Bytes workspace;      // the largest working set of one pass (transients)
+    Bytes libraries;      // that other frameworks hold all through the step: workspaces of their libraries, buffers
     Bytes reserved;
+    Bytes slack;      // that an allocator holds beyond what is allocated when that is most; given back in need
     Bytes live_peak;  // the most needed at once, in the order in which the host issues
 
-    Bytes allocated() const { return weights + gradients + optimizer + activations + communication + workspace; }
+    Bytes allocated() const {
+        return weights + gradients + optimizer + activations + communication + workspace + libraries;
+    }
     Bytes total() const { return allocated() + reserved; }
 };
 
@@ -46,6 +51,7 @@ struct StageTime {
     Time optimizer;         // kernels of the optimizer step
     Time tensor_exposed;    // compute waits for tensor-parallel collectives
     Time context_exposed;   // ... for exchanges with the ranks that share a sequence
+    Time expert_exposed;    // ... for tokens on their way to experts and back
     Time data_exposed;      // ... for gradient reduction and parameter gathers
     Time host_exposed;      // ... for the host to enqueue
     Time overhead;          // ... for nothing else, whatever the framework does meanwhile

@@ -142,12 +142,12 @@ Skeleton make_skeleton(const Plan& plan, Depth depth) {
     skeleton.context = make_context(plan);
     skeleton.microbatches = plan.microbatches();
     skeleton.stages.resize(static_cast<std::size_t>(p.pipeline));
-    const std::int64_t period = window_alternation(plan.model, plan.training.sequence_length);
+    const LayerPattern pattern = layer_pattern(plan.model, plan.training.sequence_length);
     std::map<StageShape, std::shared_ptr<const Stage>> built;
     const std::vector<std::int64_t> layers = layers_by_chunk(plan);
     std::int64_t first_layer = 0;
     for (std::size_t run = 0; run < layers.size(); ++run) {
-        const StageShape shape{layers[run], run == 0, run + 1 == layers.size(), first_layer % period};
+        const StageShape shape{layers[run], run == 0, run + 1 == layers.size(), pattern.representative(first_layer)};
         std::shared_ptr<const Stage>& stage = built[shape];
         if (!stage) stage = build_stage(skeleton.context, shape, depth);
         ChunkSkeleton chunk;

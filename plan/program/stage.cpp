@@ -17,6 +17,10 @@ using Tensor = PassBuilder::Tensor;
 struct LayerSaved {
     std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
     std::int32_t raw_qk = -1, attended = -1, mlp_out = -1, scores = -1;
+    std::int32_t q_latent = -1, q_norm = -1, kv_latent = -1, kv_norm = -1;
+    std::int32_t logits = -1, scored = -1, chosen = -1, dispatched = -1, weighted = -1, shared_fc1 = -1,
+                 shared_act = -1;
+    std::int32_t masks = -1, statistics = -1, second_output = -1;
 };
 
 class StageBuilder {
@@ -42,7 +46,7 @@ public:
         b.section("optimizer");
         b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step + c_.added.stall_parameters});
         for (const StageUnit& u : stage_.units) {
-            if (u.unit.tied_to < 0) continue;
+            if (u.unit.tied_to < 0 || !u.unit.has_gradient()) continue;
             const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
             const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.shards() : u.unit.elements;
             b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
@@ -51,7 +55,8 @@ public:
         }
         for (const StageUnit& u : stage_.units) {
             b.cut(u.layer);
-            if (u.unit.tied_to < 0) step(b, u.unit);
+            const UnitKind kind = stage_.unit_shapes[static_cast<std::size_t>(u.shape)].kind;
+            if (u.unit.tied_to < 0) step(b, kind, u.unit);
         }
         return b.take();
     }
@@ -77,22 +82,61 @@ private:
         LayerTensors s;
         s.x = x;
         s.norm1 = make("norm1", &LayerSaved::norm1, t.stream_elements(), w);
+        if (c_.model.is_latent()) latents(t, s, make);
         s.qkv = make("qkv", &LayerSaved::qkv, t.qkv_elements(), w);
         if (c_.model.query_key_norm != QueryKeyNorm::none)
             s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
         s.context = make("context", &LayerSaved::context, t.context_elements(), w);
         s.lse = make("lse", &LayerSaved::lse, t.lse_elements(), c_.statistics);
-        if (c_.score_bytes > 0) s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
+        if (c_.memory.score_bytes > 0)
+            s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
+        if (const std::int64_t n = t.mask_elements()) s.masks = make("masks", &LayerSaved::masks, n, DType::fp8);
+        if (const std::int64_t n = t.statistics_elements())
+            s.statistics = make("statistics", &LayerSaved::statistics, n, DType::fp8);
+        if (c_.memory.second_output)
+            s.second_output = make("second_output", &LayerSaved::second_output, t.context_elements(), w);
         if (!c_.model.is_parallel()) s.y = make("y", &LayerSaved::y, t.stream_elements(), w);
         s.norm2 = s.norm1;
         if (c_.model.block != Block::parallel_shared_norm)
             s.norm2 = make("norm2", &LayerSaved::norm2, t.stream_elements(), w);
+        if (t.has_experts(layer)) {
+            experts(t, s, make);
+            return s;
+        }
         s.fc1 = make("fc1", &LayerSaved::fc1, t.fc1_elements(), w);
         s.act = make("act", &LayerSaved::act, t.act_elements(), w);
         if (!c_.model.post_norms) return s;
         s.attended = make("attended", &LayerSaved::attended, t.stream_elements(), w);
         s.mlp_out = make("mlp_out", &LayerSaved::mlp_out, t.stream_elements(), w);
         return s;
+    }
+
+    template <class Make>
+    void latents(const TransformerPasses& t, LayerTensors& s, Make&& make) {
+        const LatentAttention& a = c_.model.mla;
+        const DType w = c_.types.weight;
+        if (a.q_lora > 0) {
+            s.q_latent = make("q_latent", &LayerSaved::q_latent, t.latent_elements(a.q_lora), w);
+            s.q_norm = make("q_norm", &LayerSaved::q_norm, t.latent_elements(a.q_lora), w);
+        }
+        s.kv_latent = make("kv_latent", &LayerSaved::kv_latent, t.latent_elements(a.kv_lora + a.qk_rope), w);
+        s.kv_norm = make("kv_norm", &LayerSaved::kv_norm, t.latent_elements(a.kv_lora), w);
+    }
+
+    template <class Make>
+    void experts(const TransformerPasses& t, LayerTensors& s, Make&& make) {
+        const DType w = c_.types.weight;
+        const std::int64_t gates = c_.model.gated_mlp ? 2 : 1;
+        s.logits = make("router_logits", &LayerSaved::logits, t.routed_elements(), DType::fp32);
+        s.scored = make("router_scores", &LayerSaved::scored, t.routed_elements(), DType::fp32);
+        s.chosen = make("router_chosen", &LayerSaved::chosen, t.routed_elements(), DType::fp32);
+        s.dispatched = make("dispatched", &LayerSaved::dispatched, t.dispatched_elements(), w);
+        s.fc1 = make("experts_fc1", &LayerSaved::fc1, gates * t.expert_act_elements(), w);
+        s.act = make("experts_act", &LayerSaved::act, t.expert_act_elements(), w);
+        if (!c_.model.gated_mlp) s.weighted = make("weighted", &LayerSaved::weighted, t.expert_act_elements(), w);
+        if (c_.model.moe.shared_ffn == 0) return;
+        s.shared_fc1 = make("shared_fc1", &LayerSaved::shared_fc1, gates * t.shared_act_elements(), w);
+        s.shared_act = make("shared_act", &LayerSaved::shared_act, t.shared_act_elements(), w);
     }
 
     LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
@@ -107,8 +151,8 @@ private:
         LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
         return layer_tensors(
             t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
-                const bool core =
-                    member == &LayerSaved::context || member == &LayerSaved::lse || member == &LayerSaved::scores;
+                const bool core = member == &LayerSaved::context || member == &LayerSaved::lse ||
+                                  member == &LayerSaved::scores || member == &LayerSaved::second_output;
                 if (core && selective()) return b.transient(what, elements, type);
                 if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
                 return b.saved(saved.*member);
@@ -118,7 +162,7 @@ private:
     HeadTensors head_tensors(PassBuilder& b, const TransformerPasses& t) {
         if (head_[0] < 0) {
             const std::int32_t at = -1;
-            const DType kept = c_.loss_fp32_copy ? DType::fp32 : c_.types.weight;
+            const DType kept = c_.memory.fp32_logits ? DType::fp32 : c_.types.weight;
             head_[0] = b.save("head_x", at, t.stream_elements(), c_.types.weight);
             head_[1] = b.save("final_norm", at, t.stream_elements(), c_.types.weight);
             head_[2] = b.save("logits", at, t.logit_elements(), kept);
@@ -129,6 +173,10 @@ private:
                 .logits = b.saved(head_[2]),
                 .lse = b.saved(head_[3]),
                 .targets = b.saved(targets_)};
+    }
+
+    void hold_mask(PassBuilder& b) {
+        if (mask_ >= 0) b.hold(b.saved(mask_));
     }
 
     Tensor embedded(PassBuilder& b) { return embedded_ < 0 ? -1 : b.saved(embedded_); }
@@ -158,6 +206,8 @@ private:
             b.section("embedding");
             if (c_.model.embedding_norm) embedded_ = b.save("embedded", -1, t.stream_elements(), c_.types.weight);
             t.embedding_forward(b.saved(tokens_), embedded(b), x);
+            if (c_.memory.dropout_masks) mask_ = b.save("mask", -1, t.stream_elements(), DType::fp8);
+            hold_mask(b);
             b.end_layers(begun, {c_.added.embed_forward, {}});
         }
         for (const Segment& segment : segments_) {
@@ -169,9 +219,10 @@ private:
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
+                t.hold_kept(s);
                 x = out;
             }
-            b.end_layers(begun, {c_.added.launch_forward * segment.count, c_.added.stall_forward * segment.count});
+            b.end_layers(begun, added_forward(t, segment));
         }
         b.cut(-1);
         if (last()) {
@@ -210,26 +261,45 @@ private:
                 const bool out = layer == 0 && !first();
                 const Tensor next = out ? b.ring(Home::input_gradient, "input_gradient")
                                         : b.transient("dx", t.stream_elements(), c_.types.weight);
-                t.layer_backward(layer, tensors[static_cast<std::size_t>(layer - segment->first)], dx, next);
+                const LayerTensors& s = tensors[static_cast<std::size_t>(layer - segment->first)];
+                t.layer_backward(layer, s, dx, next);
+                t.hold_kept(s);
                 dx = next;
             }
-            b.end_layers(begun, added_backward(*segment));
+            b.end_layers(begun, added_backward(t, *segment));
         }
         b.cut(-1);
         if (first()) {
             const std::int32_t begun = b.begin_embedding(c_.added.embed_backward);
             b.section("embedding");
             t.embedding_backward(b.saved(tokens_), embedded(b), dx);
+            hold_mask(b);
             b.end_layers(begun, {c_.added.embed_backward, {}});
         }
         return b.take();
     }
 
-    PassBuilder::Added added_backward(const Segment& segment) const {
+    static std::int64_t expert_layers(const TransformerPasses& t, const Segment& segment) {
+        std::int64_t n = 0;
+        for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) n += t.has_experts(layer) ? 1 : 0;
+        return n;
+    }
+
+    PassBuilder::Added added_forward(const TransformerPasses& t, const Segment& segment) const {
         const AddedCosts& a = c_.added;
-        PassBuilder::Added out{a.launch_backward, a.stall_backward};
-        if (segment.recomputed) out.host += a.launch_forward + a.launch_again, out.stall += a.stall_forward;
-        return {out.host * segment.count, out.stall * segment.count};
+        const std::int64_t routed = expert_layers(t, segment), dense = segment.count - routed;
+        return {a.launch_forward * segment.count + a.expert_launch_forward * routed,
+                a.stall_forward * dense + a.expert_stall_forward * routed};
+    }
+
+    PassBuilder::Added added_backward(const TransformerPasses& t, const Segment& segment) const {
+        const AddedCosts& a = c_.added;
+        const std::int64_t routed = expert_layers(t, segment), dense = segment.count - routed;
+        PassBuilder::Added out{a.launch_backward * segment.count + a.expert_launch_backward * routed,
+                               a.stall_backward * dense + a.expert_stall_backward * routed};
+        if (!segment.recomputed) return out;
+        const PassBuilder::Added again = added_forward(t, segment);
+        return {out.host + again.host + a.launch_again * segment.count, out.stall + again.stall};
     }
 
     // What the backward pass of a segment reads: kept, or computed again from the segment's input.
@@ -252,6 +322,7 @@ private:
                 x = b.transient("x", t.stream_elements(), c_.types.weight);
                 t.mlp_forward(layer, out.back(), attention, x);
             }
+            t.hold_kept(out.back());
         }
         b.recomputing(false);
         return out;
@@ -269,8 +340,8 @@ private:
         b.emit(i);
     }
 
-    void step(PassBuilder& b, const Unit& unit) {
-        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards() : unit.elements;
+    void step(PassBuilder& b, UnitKind kind, const Unit& unit) {
+        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards(kind) : unit.elements;
         const Training& o = c_.training;
         const AdamwArgs args{.elements = n,
                              .learning_rate = o.learning_rate,
@@ -287,8 +358,8 @@ private:
         if (c_.types.master) operands.push_back(b.fixed(unit.master));
         const std::int32_t stepped = b.kernel(args, operands);
         clear(b, unit);
-        if (c_.zero != 1 && c_.zero != 2) return;
-        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(), c_.types.weight, n,
+        if ((c_.zero != 1 && c_.zero != 2) || c_.shards(kind) == 1) return;
+        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(kind), c_.types.weight, n,
                                    {operands[0], b.fixed(unit.weight)});
         i.share = c_.added.parameter_share;
         i.add_wait({stepped, Stream::compute});
@@ -301,7 +372,7 @@ private:
     const std::vector<Segment>& segments_;
     std::vector<LayerSaved> saved_;
     std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
-    std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1;
+    std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1, mask_ = -1;
 };
 
 double quantised_weight_bytes(const Plan& plan, const Framework& framework) {
@@ -319,17 +390,19 @@ StageContext make_context(const Plan& plan) {
     c.model = plan.model;
     c.training = plan.training;
     c.parallelism = plan.parallelism;
-    c.types = state_types(plan.training.precision, framework.half_gradient);
-    c.quantised_weight_bytes = quantised_weight_bytes(plan, framework);
+    c.types = state_types(plan.training, framework.half_gradient);
+    c.quantised_weight_bytes =
+        plan.training.software.quantised_parameters ? 0 : quantised_weight_bytes(plan, framework);
     c.statistics = plan.training.precision == DType::fp64 ? DType::fp64 : DType::fp32;
-    c.loss_fp32_copy = framework.loss_fp32_copy && size_of(c.types.weight) < 4;
     c.recompute_stops_early = framework.recompute_stops_early;
     c.reduces_whole =
         plan.parallelism.effective_zero() == 0 || (plan.parallelism.effective_zero() == 1 && framework.reduces_whole);
     c.added = added_costs(plan, framework);
-    c.score_bytes = framework.costs.unfused.score_bytes;
+    c.memory = memory_terms(plan, framework);
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = plan.parallelism.effective_zero();
+    const double stated = plan.training.expert_imbalance;
+    c.expert_imbalance = stated > 0 ? stated : framework.costs.experts.imbalance;
     return c;
 }
 
@@ -345,8 +418,8 @@ Bytes saved_bytes(const Stage& stage, const Repeat& r) {
 Stage build_passes(const StageContext& context, const StageShape& shape, Depth depth) {
     Stage stage;
     stage.shape = shape;
-    stage.layout = stage_layout(context.parallelism.recompute, shape.layers,
-                                window_alternation(context.model, context.training.sequence_length), depth);
+    const LayerPattern pattern = layer_pattern(context.model, context.training.sequence_length);
+    stage.layout = stage_layout(context.parallelism.recompute, {shape.layers, pattern, shape.first_layer}, depth);
     build_stage_state(context, stage);
     StageBuilder(context, stage).build_passes();
     return stage;
@@ -379,6 +452,7 @@ std::shared_ptr<const Stage> build_stage(const StageContext& context, const Stag
         auto stage = std::make_shared<Stage>();
         stage->shape = shape;
         stage->layout.layers = 1;
+        stage->layout.like.assign(1, shape.first_layer);
         build_stage_state(context, *stage);
         stage->bodies.resize(bodies_of_chunk);
         return stage;

@@ -18,6 +18,8 @@
 #include "plan/plan.h"
 #include "plan/program/added_costs.h"
 #include "plan/program/body.h"
+#include "plan/program/expert_share.h"
+#include "plan/program/memory_terms.h"
 #include "plan/program/stage_layout.h"
 
 namespace foretrain {
@@ -29,14 +31,14 @@ struct StageContext {
     Parallelism parallelism;
     StateTypes types;
     DType statistics = DType::fp32;  // of per-row results: lse, maxima, sums
-    bool loss_fp32_copy = false;
     bool recompute_stops_early = false;
     bool reduces_whole = false;  // gradients are summed for every replica in full, whoever uses which
     AddedCosts added;
-    std::int64_t score_bytes = 0;       // that attention keeps of each score; 0: it is fused
+    MemoryTerms memory;
     std::int64_t vocabulary = 0;        // padded
     int zero = 0;                       // effective: 0 where there is one replica
     double quantised_weight_bytes = 0;  // kept beside each matrix of a layer, a weight
+    double expert_imbalance = 1;        // tokens that the busiest experts' rank gets, over the mean
 
     // Tokens of a microbatch on one rank, and of each of its sequences.
     std::int64_t tokens() const { return parallelism.micro_batch_size * sequence(); }
@@ -46,6 +48,14 @@ struct StageContext {
     std::int64_t shards() const { return parallelism.zero_shard_size == 0 ? replicas() : parallelism.zero_shard_size; }
     std::int64_t shard_groups() const { return replicas() / shards(); }
     Axis shard_axis() const { return shard_groups() > 1 ? Axis::shard : Axis::replica; }
+    // Those of a unit: routed experts are held by other ranks together than all else is.
+    Axis replica_axis(UnitKind kind) const { return kind == UnitKind::experts ? Axis::expert_replica : Axis::replica; }
+    Axis shard_axis(UnitKind kind) const { return kind == UnitKind::experts ? Axis::expert_replica : shard_axis(); }
+    std::int64_t replicas(UnitKind kind) const {
+        return kind == UnitKind::experts ? parallelism.expert_replicas() : replicas();
+    }
+    std::int64_t shards(UnitKind kind) const { return kind == UnitKind::experts ? replicas(kind) : shards(); }
+    ExpertShare expert_share() const { return foretrain::expert_share(model, parallelism, rows(), expert_imbalance); }
     std::int64_t rows() const { return parallelism.rows(training.sequence_length); }
     std::int64_t boundary_elements() const { return foretrain::boundary_elements(model, training, parallelism); }
     Bytes message() const { return Bytes{boundary_elements() * size_of(types.weight)}; }  // between stages
@@ -57,16 +67,17 @@ struct StageShape {
     std::int64_t layers = 0;
     bool first = false;
     bool last = false;
-    std::int64_t first_layer = 0;  // in the model, modulo the period of its windows: 0 where layers are alike
+    std::int64_t first_layer = 0;  // the first that is like it (LayerPattern): 0 where layers are alike
     auto operator<=>(const StageShape&) const = default;
 };
 
 // The tensors of one kind of unit, as one tensor rank holds them, in a flat run.
 struct UnitShape {
     UnitKind kind = UnitKind::layer;
+    bool routed = false;                    // of a layer with experts
     std::vector<ParameterSpec> parameters;  // of one representative
     std::vector<std::int64_t> offsets;      // elements; one more than parameters: the end
-    std::int64_t elements = 0;              // padded to a multiple of the shards
+    std::int64_t elements = 0;              // padded to a multiple of the unit's shards
     std::int64_t replicated_from = 0;       // offset of the first tensor that all tensor ranks hold
     std::int64_t over_heads_to = 0;         // end of those, next to it, whose gradient sums over all heads
 

@@ -11,26 +11,73 @@ using Kind = Recompute::Kind;
 
 bool in_groups(const Recompute& r) { return r.kind == Kind::segment || r.kind == Kind::every; }
 
-// After how many layers what a run of layers does repeats.
-std::int64_t period_of(const Recompute& recompute, std::int64_t layers, std::int64_t alternation) {
-    return in_groups(recompute) ? std::lcm(std::min(recompute.layers, layers), alternation) : alternation;
-}
-
 // Periods of a run that a brief stage leaves out: an even number, for where tensors stand may alternate
 // from layer to layer.
 std::int64_t left_out(std::int64_t layers, std::int64_t period) {
     return std::max<std::int64_t>(0, layers / period - kept_periods) / 2 * 2;
 }
 
-// The runs of layers that are alike: those of a block, which are recomputed, and the rest.
-std::array<std::int64_t, 2> runs_of(const Recompute& recompute, std::int64_t layers) {
-    const std::int64_t block = recompute.kind == Kind::block ? std::min(recompute.layers, layers) : 0;
-    return {block, layers - block};
+// Layers in a row that repeat after `period`, all stored or all recomputed unless that goes by groups.
+struct LayerRun {
+    std::int64_t first = 0;  // of the span
+    std::int64_t layers = 0;
+    std::int64_t period = 1;
+    bool recomputed = false;
+    bool in_block = false;
+    bool alike = true;
+};
+
+struct LayerRuns {
+    std::array<LayerRun, most_layer_runs> list{};
+    std::size_t count = 0;
+    const LayerRun* begin() const { return list.data(); }
+    const LayerRun* end() const { return list.data() + count; }
+    void add(const LayerRun& run) {
+        if (run.layers > 0) list[count++] = run;
+    }
+};
+
+// How many of the span's layers are in the prefix.
+std::int64_t in_prefix(const LayerSpan& span) {
+    return std::clamp<std::int64_t>(span.pattern.prefix - span.first, 0, span.layers);
 }
 
-void append_runs(const Recompute& recompute, bool recomputed, std::int64_t layers, std::vector<SegmentRun>& out) {
+// Groups may lie across the end of the prefix: then nothing repeats.
+LayerRun grouped_run(const Recompute& recompute, const LayerSpan& span) {
+    const std::int64_t prefix = in_prefix(span);
+    const std::int64_t period = prefix == span.layers ? span.pattern.prefix_period : span.pattern.period;
+    const bool one_kind = prefix == 0 || prefix == span.layers;
+    LayerRun run;
+    run.layers = span.layers;
+    run.period = one_kind ? std::lcm(std::min(recompute.layers, span.layers), period) : span.layers;
+    run.alike = one_kind && period == 1;
+    return run;
+}
+
+LayerRuns runs_of(const Recompute& recompute, const LayerSpan& span) {
+    LayerRuns out;
+    if (in_groups(recompute)) {
+        out.add(grouped_run(recompute, span));
+        return out;
+    }
+    const std::int64_t prefix = in_prefix(span);
+    const std::int64_t block = recompute.kind == Kind::block ? std::min(recompute.layers, span.layers) : 0;
+    std::int64_t first = 0;
+    for (const std::int64_t end : {std::min(prefix, block), std::max(prefix, block), span.layers}) {
+        LayerRun run{.first = first, .layers = end - first};
+        run.period = first < prefix ? span.pattern.prefix_period : span.pattern.period;
+        run.in_block = first < block;
+        run.recomputed = run.in_block || recompute.kind == Kind::full;
+        run.alike = run.period == 1;
+        out.add(run);
+        first = end;
+    }
+    return out;
+}
+
+void append_runs(const Recompute& recompute, const LayerRun& run, std::int64_t layers, std::vector<SegmentRun>& out) {
     const auto add = [&](std::int64_t count, bool again, std::int64_t times) {
-        if (count > 0 && times > 0) out.push_back({static_cast<std::int32_t>(count), again, times});
+        if (count > 0 && times > 0) out.push_back({static_cast<std::int32_t>(count), again, times, run.alike});
     };
     const std::int64_t group = in_groups(recompute) ? std::min(recompute.layers, layers) : 1;
     if (recompute.kind == Kind::segment) {
@@ -42,7 +89,7 @@ void append_runs(const Recompute& recompute, bool recomputed, std::int64_t layer
             add(1, false, std::min(group, layers - layer) - 1);
         }
     } else {
-        add(1, recomputed, layers);
+        add(1, run.recomputed, layers);
     }
 }
 
@@ -54,55 +101,55 @@ void append_segments(const std::vector<SegmentRun>& runs, StageLayout& out) {
         }
 }
 
-// Is the r-th of the runs recomputed, where that does not differ from layer to layer?
-bool recomputes(const Recompute& recompute, std::size_t r) { return r == 0 || recompute.kind == Kind::full; }
-
 }  // namespace
 
-BriefLayers brief_layers(const Recompute& recompute, std::int64_t layers, std::int64_t alternation) {
+LayerPattern layer_pattern(const ModelSpec& model, std::int64_t sequence_length) {
+    const SlidingWindow& window = model.sliding_window;
+    const bool windowed = window.size > 0 && window.size < sequence_length;
+    const std::int64_t windows = windowed ? std::max<std::int64_t>(window.full_every, 1) : 1;
+    if (!model.has_experts()) return {0, 1, windows};
+    return {model.moe.first_dense_layers, windows, std::lcm(windows, model.moe.every)};
+}
+
+BriefLayers brief_layers(const Recompute& recompute, const LayerSpan& span) {
     BriefLayers out;
     out.recompute = recompute;
-    const std::array runs = runs_of(recompute, layers);
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-        if (runs[r] == 0) continue;
-        const std::int64_t period = period_of(recompute, runs[r], alternation), less = left_out(runs[r], period);
-        out.layers += runs[r] - less * period;
-        if (r == 0) out.recompute.layers = out.layers;
+    const LayerRuns runs = runs_of(recompute, span);
+    std::int64_t block = 0;
+    for (std::size_t r = 0; r < runs.count; ++r) {
+        const LayerRun& run = runs.list[r];
+        const std::int64_t less = left_out(run.layers, run.period);
+        out.runs[r] = run.layers - less * run.period;
+        out.layers += out.runs[r];
+        if (run.in_block) block += out.runs[r];
         if (less > 0) {
             out.times[out.repeats++] = less + 1;
             out.repeated |= static_cast<std::uint8_t>(1U << r);
         }
     }
+    if (recompute.kind == Kind::block) out.recompute.layers = block;
     return out;
 }
 
-StageLayout stage_layout(const Recompute& recompute, std::int64_t layers, std::int64_t alternation, Depth depth) {
+StageLayout stage_layout(const Recompute& recompute, const LayerSpan& span, Depth depth) {
     StageLayout out;
-    const std::array runs = runs_of(recompute, layers);
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-        if (runs[r] == 0) continue;
-        const std::int64_t period = period_of(recompute, runs[r], alternation);
-        const std::int64_t less = depth == Depth::full ? 0 : left_out(runs[r], period);
-        if (less > 0) out.repeats.push_back({out.layers, static_cast<std::int32_t>(period), less + 1});
+    for (const LayerRun& run : runs_of(recompute, span)) {
+        const std::int64_t less = depth == Depth::full ? 0 : left_out(run.layers, run.period);
+        if (less > 0) out.repeats.push_back({out.layers, static_cast<std::int32_t>(run.period), less + 1});
+        const std::int64_t layers = run.layers - less * run.period;
         std::vector<SegmentRun> segments;
-        append_runs(recompute, recomputes(recompute, r), runs[r] - less * period, segments);
+        append_runs(recompute, run, layers, segments);
         append_segments(segments, out);
+        for (std::int64_t layer = 0; layer < layers; ++layer)
+            out.like.push_back(span.pattern.representative(span.first + run.first + layer));
     }
     return out;
 }
 
-std::vector<SegmentRun> segment_runs(const Recompute& recompute, std::int64_t layers) {
+std::vector<SegmentRun> segment_runs(const Recompute& recompute, const LayerSpan& span) {
     std::vector<SegmentRun> out;
-    const std::array runs = runs_of(recompute, layers);
-    for (std::size_t r = 0; r < runs.size(); ++r)
-        if (runs[r] > 0) append_runs(recompute, recomputes(recompute, r), runs[r], out);
+    for (const LayerRun& run : runs_of(recompute, span)) append_runs(recompute, run, run.layers, out);
     return out;
-}
-
-std::int64_t window_alternation(const ModelSpec& model, std::int64_t sequence_length) {
-    const SlidingWindow& window = model.sliding_window;
-    if (window.size == 0 || window.size >= sequence_length) return 1;
-    return std::max<std::int64_t>(window.full_every, 1);
 }
 
 }  // namespace foretrain

@@ -157,6 +157,8 @@ std::string to_text(const Program& program) {
     put(out, "data", program.grid.data, std::int64_t{1});
     put(out, "pipeline", program.grid.pipeline, std::int64_t{1});
     put(out, "shard", program.grid.shard, std::int64_t{0});
+    put(out, "expert", program.grid.expert, std::int64_t{1});
+    put(out, "expert_tensor", program.grid.expert_tensor, std::int64_t{1});
     out += fmt::format(" micro_batch_size={} sequence_length={} microbatches={} vocabulary={} type={}\n",
                        program.micro_batch_size, program.sequence_length, program.microbatches, program.vocabulary,
                        name_of(program.type));

@@ -234,6 +234,8 @@ void read_program(Line& line, Program& program) {
     line.read("data", program.grid.data);
     line.read("pipeline", program.grid.pipeline);
     line.read("shard", program.grid.shard);
+    line.read("expert", program.grid.expert);
+    line.read("expert_tensor", program.grid.expert_tensor);
     line.read("micro_batch_size", program.micro_batch_size);
     line.read("sequence_length", program.sequence_length);
     line.read("microbatches", program.microbatches);

@@ -14,10 +14,15 @@ TransformerPasses::TransformerPasses(const StageContext& context, const Stage& s
       rows_(context.rows()),
       h_(context.model.hidden_size),
       q_(context.model.query_size() / t_),
-      qkv_(context.model.qkv_size() / t_),
+      qkv_((context.model.is_latent() ? 2 * context.model.query_size() + context.model.attended_size()
+                                      : context.model.qkv_size()) /
+           t_),
+      v_(context.model.attended_size() / t_),
       f_(context.model.ffn_hidden_size / t_),
       fc1_(context.model.fc1_size() / t_),
+      shared_(context.model.moe.shared_ffn / t_),
       vocab_(context.vocabulary / t_),
+      share_(context.expert_share()),
       split_(context.parallelism.sequence_parallel),
       accumulate_(context.zero <= 1),
       w_(context.types.weight),
@@ -45,21 +50,27 @@ std::optional<DType> TransformerPasses::products_of(std::int32_t unit) const {
 
 // ---- pieces ---------------------------------------------------------------------------------
 
-TransformerPasses::Tensor TransformerPasses::full(Tensor rows, const char* what) {
+TransformerPasses::Tensor TransformerPasses::full(Tensor rows, const char* what) { return full(rows, what, h_); }
+
+TransformerPasses::Tensor TransformerPasses::full(Tensor rows, const char* what, std::int64_t width) {
     if (!split_) return rows;
-    const Tensor whole = b_.transient(what, tokens_ * h_, w_);
-    b_.all_gather(rows, whole, rows_ * h_);
+    const Tensor whole = b_.transient(what, tokens_ * width, w_);
+    b_.all_gather(rows, whole, rows_ * width);
     return whole;
 }
 
 TransformerPasses::Tensor TransformerPasses::summed(Tensor partial, const char* what) {
+    return summed(partial, what, h_);
+}
+
+TransformerPasses::Tensor TransformerPasses::summed(Tensor partial, const char* what, std::int64_t width) {
     if (t_ == 1) return partial;
     if (!split_) {
-        b_.all_reduce(partial, tokens_ * h_);
+        b_.all_reduce(partial, tokens_ * width);
         return partial;
     }
-    const Tensor part = b_.transient(what, rows_ * h_, w_);
-    b_.reduce_scatter(partial, part, rows_ * h_);
+    const Tensor part = b_.transient(what, rows_ * width, w_);
+    b_.reduce_scatter(partial, part, rows_ * width);
     return part;
 }
 
@@ -100,46 +111,62 @@ void TransformerPasses::norm_backward(std::int32_t unit, const char* name, Tenso
 // y (T, out) = x (T, in) W^T (in, out) [+ bias]
 void TransformerPasses::linear(std::int32_t unit, const char* name, bool bias, Tensor x, Tensor y, std::int64_t out,
                                std::int64_t in) {
+    linear(unit, name, bias, x, y, {tokens_, out, in});
+}
+
+void TransformerPasses::linear(std::int32_t unit, const char* name, bool bias, Tensor x, Tensor y, const Product& p) {
     const std::string n(name);
     std::vector<Tensor> operands{x, weight(unit, (n + ".weight").c_str()), y};
     if (bias) operands.push_back(weight(unit, (n + ".bias").c_str()));
-    b_.kernel(GemmArgs{.m = tokens_,
-                       .n = out,
-                       .k = in,
+    b_.kernel(GemmArgs{.m = p.rows,
+                       .n = p.out,
+                       .k = p.in,
                        .transpose_b = true,
                        .bias = bias,
                        .type = w_,
                        .output = w_,
-                       .quantised = products_of(unit)},
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
+                       .groups = p.groups},
               operands);
 }
 
 // dx (T, in) = dy (T, out) W (out, in)
 void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, std::int64_t out,
                                        std::int64_t in) {
-    b_.kernel(GemmArgs{.m = tokens_,
-                       .n = in,
-                       .k = out,
+    input_gradient(unit, name, dy, dx, {tokens_, out, in});
+}
+
+void TransformerPasses::input_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor dx, const Product& p) {
+    b_.kernel(GemmArgs{.m = p.rows,
+                       .n = p.in,
+                       .k = p.out,
                        .role = GemmRole::input_gradient,
                        .type = w_,
                        .output = w_,
-                       .quantised = products_of(unit)},
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
+                       .groups = p.groups},
               {dy, weight(unit, name), dx});
 }
 
 // dW (out, in) [+]= dy^T (out, T) x (T, in)
 void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor x, std::int64_t out,
                                         std::int64_t in) {
-    b_.kernel(GemmArgs{.m = out,
-                       .n = in,
-                       .k = tokens_,
+    weight_gradient(unit, name, dy, x, {tokens_, out, in});
+}
+
+void TransformerPasses::weight_gradient(std::int32_t unit, const char* name, Tensor dy, Tensor x, const Product& p) {
+    b_.kernel(GemmArgs{.m = p.out,
+                       .n = p.in,
+                       .k = p.rows,
                        .transpose_a = true,
                        .accumulate = accumulate_,
                        .role = GemmRole::weight_gradient,
                        .type = w_,
                        .output = g_,
-                       .quantised = products_of(unit)},
+                       .quantised = p.exact ? std::nullopt : products_of(unit),
+                       .groups = p.groups},
               {dy, x, gradient(unit, name)});
+    if (c_.memory.weight_gradients) b_.hold(b_.transient("dw", p.groups * p.out * p.in, w_));
 }
 
 void TransformerPasses::bias_gradient(std::int32_t unit, const char* name, Tensor dy, std::int64_t rows,
@@ -156,6 +183,10 @@ void TransformerPasses::add_residual(std::int32_t unit, const std::vector<const 
     std::vector<Tensor> operands{x, r, y};
     for (const char* name : biases) operands.push_back(weight(unit, name));
     b_.kernel(args, operands);
+}
+
+void TransformerPasses::add_rows(Tensor x, Tensor y, Tensor sum) {
+    b_.kernel(ResidualAddArgs{.rows = rows_, .width = h_, .type = w_}, {x, y, sum});
 }
 
 void TransformerPasses::accumulate(Tensor x, Tensor y) {
@@ -219,7 +250,7 @@ void TransformerPasses::embedding_backward(Tensor tokens, Tensor embedded, Tenso
 
 void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     const std::int32_t head = unit_of(UnitKind::head);
-    const DType kept = c_.loss_fp32_copy ? DType::fp32 : w_;
+    const DType kept = c_.memory.fp32_logits ? DType::fp32 : w_;
     b_.section("head");
     norm_forward(unit_of(UnitKind::final_norm), "final_norm", s.x, s.norm);
     const Tensor input = full(s.norm, "norm_full");
@@ -231,6 +262,7 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
     b_.kernel(product, operands);
     if (logits != s.logits)
         b_.kernel(CastArgs{.elements = tokens_ * vocab_, .from = w_, .to = kept}, {logits, s.logits});
+    if (c_.memory.logit_bytes > 0) b_.hold(b_.transient("loss", tokens_ * vocab_ * c_.memory.logit_bytes, DType::fp8));
     LossArgs args{.part = LossArgs::Part::maximum,
                   .tokens = tokens_,
                   .columns = vocab_,
@@ -250,7 +282,7 @@ void TransformerPasses::head_forward(const HeadTensors& s, Tensor loss) {
 
 void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
     const std::int32_t head = unit_of(UnitKind::head);
-    const DType kept = c_.loss_fp32_copy ? DType::fp32 : w_;
+    const DType kept = c_.memory.fp32_logits ? DType::fp32 : w_;
     b_.section("head");
     const double tokens = static_cast<double>(c_.training.global_batch_size * c_.training.sequence_length);
     const Tensor dlogits = kept == w_ ? s.logits : b_.transient("dlogits", tokens_ * vocab_, w_);
@@ -264,6 +296,7 @@ void TransformerPasses::head_backward(const HeadTensors& s, Tensor dx) {
               {s.logits, s.lse, s.targets, dlogits});
     if (c_.model.head_bias) bias_gradient(head, ".bias", dlogits, tokens_, vocab_);
     weight_gradient(head, ".weight", dlogits, full(s.norm, "norm_full"), vocab_, h_);
+    if (c_.memory.head_gradient && !c_.memory.weight_gradients) b_.hold(b_.transient("dw", vocab_ * h_, w_));
     const Tensor partial = b_.transient("dnorm", tokens_ * h_, w_);
     input_gradient(head, ".weight", dlogits, partial, vocab_, h_);
     norm_backward(unit_of(UnitKind::final_norm), "final_norm", summed(partial, "dnorm_sum"), s.x, -1, dx);

@@ -21,7 +21,7 @@ bool TransformerPasses::exchanges_heads() const {
 }
 
 std::int64_t TransformerPasses::window(std::int32_t layer) const {
-    return c_.model.window_of(stage_.shape.first_layer + layer, c_.training.sequence_length);
+    return c_.model.window_of(stage_.layout.like[static_cast<std::size_t>(layer)], c_.training.sequence_length);
 }
 
 // Of whole sequences.
@@ -35,11 +35,12 @@ Args TransformerPasses::attention_args(std::int32_t layer) const {
             .head_dim = c_.model.head_dim,
             .type = w_,
             .window = window(layer),
-            .score_bytes = c_.score_bytes};
+            .score_bytes = c_.memory.score_bytes,
+            .v_head_dim = c_.model.is_latent() ? c_.model.mla.v_dim : 0};
 }
 
 std::int64_t TransformerPasses::score_elements(std::int32_t layer) const {
-    if (c_.score_bytes == 0) return 0;
+    if (c_.memory.score_bytes == 0) return 0;
     const AttentionForwardArgs a = attention_args<AttentionForwardArgs>(layer);
     const std::int64_t keys = a.window > 0 ? std::min(a.window, a.sequence) : a.sequence;
     return a.batch * a.heads * a.sequence * keys * a.score_bytes;
@@ -84,11 +85,18 @@ RingAttentionArgs TransformerPasses::ring_step(std::int64_t step, bool backward)
             .context = context_,
             .step = step,
             .backward = backward,
-            .type = w_};
+            .type = w_,
+            .v_head_dim = c_.model.is_latent() ? c_.model.mla.v_dim : 0};
 }
 
 KeyValueArgs TransformerPasses::key_value(bool unpack) const {
-    return {tokens_, c_.model.attention_heads / t_, c_.model.kv_heads / t_, c_.model.head_dim, unpack, w_};
+    return {tokens_,
+            c_.model.attention_heads / t_,
+            c_.model.kv_heads / t_,
+            c_.model.head_dim,
+            unpack,
+            w_,
+            c_.model.is_latent() ? c_.model.mla.v_dim : 0};
 }
 
 void TransformerPasses::ring_attention(const LayerTensors& s) {
@@ -142,11 +150,11 @@ TransformerPasses::Tensor TransformerPasses::ring_attention_backward(const Layer
 void TransformerPasses::core_attention(std::int32_t layer, const LayerTensors& s) {
     b_.section("attention", layer);
     if (context_ > 1 && !exchanges_heads()) return ring_attention(s);
-    const Tensor context = exchanges_heads() ? b_.transient("context", tokens_ * q_, w_) : s.context;
+    const Tensor context = exchanges_heads() ? b_.transient("context", tokens_ * v_, w_) : s.context;
     std::vector<Tensor> operands{s.qkv, context, s.lse};
     if (s.scores >= 0) operands.push_back(s.scores);
     b_.kernel(attention_args<AttentionForwardArgs>(layer), operands);
-    if (exchanges_heads()) by_tokens(context, s.context, q_);
+    if (exchanges_heads()) by_tokens(context, s.context, v_);
 }
 
 // dqkv (T, (a + 2g) d / t) from dcontext (T, a d / t)
@@ -162,9 +170,9 @@ TransformerPasses::Tensor TransformerPasses::core_attention_backward(std::int32_
         return dqkv;
     }
     const auto heads = [&](const char* what, std::int64_t width) { return b_.transient(what, tokens_ * width, w_); };
-    const Tensor context_heads = heads("context_heads", q_), dcontext_heads = heads("dcontext_heads", q_);
-    by_heads(s.context, context_heads, q_);
-    by_heads(dcontext, dcontext_heads, q_);
+    const Tensor context_heads = heads("context_heads", v_), dcontext_heads = heads("dcontext_heads", v_);
+    by_heads(s.context, context_heads, v_);
+    by_heads(dcontext, dcontext_heads, v_);
     const Tensor dqkv_heads = heads("dqkv_heads", qkv_);
     std::vector<Tensor> operands{dcontext_heads, s.qkv, context_heads, s.lse, dqkv_heads};
     if (s.scores >= 0) operands.push_back(s.scores);

@@ -1,4 +1,5 @@
-// One layer of TransformerPasses: attention and MLP, forward and backward.
+// One layer of TransformerPasses: attention and MLP, forward and backward. Of a layer with experts only the
+// attention is here, of latent attention what follows it.
 #include "plan/program/transformer.h"
 
 namespace foretrain {
@@ -28,12 +29,17 @@ constexpr Pointwise function_of(Activation a) {
 // ---- pieces ---------------------------------------------------------------------------------
 
 void TransformerPasses::activation(bool backward, Tensor dy, Tensor x, Tensor out) {
+    activation(backward, dy, x, out, tokens_, f_);
+}
+
+void TransformerPasses::activation(bool backward, Tensor dy, Tensor x, Tensor out, std::int64_t rows,
+                                   std::int64_t width, bool routed) {
     const std::vector<Tensor> operands = backward ? std::vector<Tensor>{dy, x, out} : std::vector<Tensor>{x, out};
     const Pointwise function = function_of(c_.model.activation);
     if (c_.model.gated_mlp)
-        b_.kernel(SwigluArgs{tokens_, f_, backward, w_, function}, operands);
+        b_.kernel(SwigluArgs{rows, width, backward, w_, function, routed}, operands);
     else
-        b_.kernel(GeluArgs{tokens_, f_, backward, w_, function}, operands);
+        b_.kernel(GeluArgs{rows, width, backward, w_, function, routed}, operands);
 }
 
 void TransformerPasses::rotate(Tensor qkv, bool backward) {
@@ -75,6 +81,7 @@ void TransformerPasses::normalise_heads(std::int32_t unit, Tensor qkv, Tensor ra
 // ---- forward --------------------------------------------------------------------------------
 
 void TransformerPasses::query_key_value(std::int32_t layer, const LayerTensors& s, Tensor input) {
+    if (c_.model.is_latent()) return latent_query_key_value(layer, s);
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     const Tensor qkv = exchanges_heads() ? b_.transient("qkv", tokens_ * qkv_, w_) : s.qkv;
     linear(unit, "qkv", c_.model.qkv_biased(), input, qkv, qkv_, h_);
@@ -101,14 +108,14 @@ AttentionBranch TransformerPasses::attention_forward(std::int32_t layer, const L
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     b_.section("attention", layer);
     norm_forward(unit, "norm1", s.x, s.norm1);
-    const Tensor input = full(s.norm1, "norm1_full");
+    const Tensor input = c_.model.is_latent() ? -1 : full(s.norm1, "norm1_full");
     query_key_value(layer, s, input);
     if (c_.model.is_parallel()) {
         const Tensor partial = b_.transient("projected", tokens_ * h_, w_);
-        linear(unit, "projection", false, s.context, partial, h_, q_);
+        linear(unit, "projection", false, s.context, partial, h_, v_);
         return {input, partial};
     }
-    Tensor sum = out_product(unit, "projection", s.context, q_, {"projected", "projected_sum"}, s.attended);
+    Tensor sum = out_product(unit, "projection", s.context, v_, {"projected", "projected_sum"}, s.attended);
     if (c_.model.post_norms) {
         const Tensor normalised = b_.transient("post_attention", rows_ * h_, w_);
         norm_forward(unit, "post_attention", sum, normalised);
@@ -126,6 +133,7 @@ void TransformerPasses::mlp_products(std::int32_t layer, const LayerTensors& s, 
 
 void TransformerPasses::mlp_forward(std::int32_t layer, const LayerTensors& s, const AttentionBranch& attention,
                                     Tensor out) {
+    if (has_experts(layer)) return experts_forward(layer, s, out);
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     const bool shared = c_.model.block == Block::parallel_shared_norm;
     b_.section("mlp", layer);
@@ -160,6 +168,7 @@ void TransformerPasses::layer_forward_kept(std::int32_t layer, const LayerTensor
     } else {
         attention_forward(layer, s);
     }
+    if (has_experts(layer)) return experts_forward(layer, s, -1);
     b_.section("mlp", layer);
     if (!shared) norm_forward(unit, "norm2", c_.model.is_parallel() ? s.x : s.y, s.norm2);
     mlp_products(layer, s, shared ? input : full(s.norm2, "norm2_full"));
@@ -199,9 +208,9 @@ TransformerPasses::Tensor TransformerPasses::mlp_products_backward(std::int32_t 
 TransformerPasses::Tensor TransformerPasses::attention_products_backward(std::int32_t layer, const LayerTensors& s,
                                                                          Tensor dfull, Tensor& input) {
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
-    const Tensor dcontext = b_.transient("dcontext", tokens_ * q_, w_);
-    input_gradient(unit, "projection.weight", dfull, dcontext, h_, q_);
-    weight_gradient(unit, "projection.weight", dfull, s.context, h_, q_);
+    const Tensor dcontext = b_.transient("dcontext", tokens_ * v_, w_);
+    input_gradient(unit, "projection.weight", dfull, dcontext, h_, v_);
+    weight_gradient(unit, "projection.weight", dfull, s.context, h_, v_);
     const Tensor dqkv = core_attention_backward(layer, s, dcontext);
     rotate(dqkv, true);
     normalise_heads(unit, dqkv, s.raw_qk, true);
@@ -214,6 +223,7 @@ TransformerPasses::Tensor TransformerPasses::attention_products_backward(std::in
 }
 
 void TransformerPasses::mlp_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dy) {
+    if (has_experts(layer)) return experts_backward(layer, s, dout, dy);
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     b_.section("mlp", layer);
     const Tensor dmlp = through_post_norm(unit, "post_mlp", dout, s.mlp_out);
@@ -228,8 +238,11 @@ void TransformerPasses::attention_backward(std::int32_t layer, const LayerTensor
     b_.section("attention", layer);
     const Tensor dattended = through_post_norm(unit, "post_attention", dy, s.attended);
     if (c_.model.projection_biased()) bias_gradient(unit, "projection.bias", dattended, rows_, h_);
+    const Tensor dfull = full(dattended, "dy_full");
+    if (c_.model.is_latent())
+        return norm_backward(unit, "norm1", latent_products_backward(layer, s, dfull), s.x, dy, dx);
     Tensor input = -1;
-    const Tensor partial = attention_products_backward(layer, s, full(dattended, "dy_full"), input);
+    const Tensor partial = attention_products_backward(layer, s, dfull, input);
     norm_backward(unit, "norm1", summed(partial, "dnorm1_sum"), s.x, dy, dx);
 }
 
@@ -252,6 +265,18 @@ void TransformerPasses::parallel_backward(std::int32_t layer, const LayerTensors
     const Tensor dattention = attention_products_backward(layer, s, dfull, input);
     if (shared) accumulate(dmlp, dattention);
     norm_backward(unit, "norm1", summed(dattention, "dnorm1_sum"), s.x, residual, dx);
+}
+
+// One mask for each branch's output.
+std::int64_t TransformerPasses::mask_elements() const { return c_.memory.dropout_masks ? 2 * stream_elements() : 0; }
+
+std::int64_t TransformerPasses::statistics_elements() const {
+    const std::int64_t norms = c_.model.block == Block::parallel_shared_norm ? 1 : 2;
+    return c_.memory.norm_statistics * norms * rows_;
+}
+
+void TransformerPasses::hold_kept(const LayerTensors& s) {
+    for (const Tensor t : {s.masks, s.statistics, s.second_output}) b_.hold(t);
 }
 
 void TransformerPasses::layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx) {

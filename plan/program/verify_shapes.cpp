@@ -62,7 +62,7 @@ private:
         for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
             const Buffer& b = s_.buffers[i];
             if (!known(b.region, Region::communication) || !known(b.type, DType::int32) ||
-                !known(b.axis, Axis::embedding))
+                !known(b.axis, Axis::expert_replica))
                 return fmt::format("b{}: region, type or axis out of range", i);
             if (b.elements < 0 || b.elements > most_elements || b.offset.value < 0 || b.stride.value < 0)
                 return fmt::format("b{} {}: elements, offset or stride out of range", i, b.name);
@@ -116,7 +116,7 @@ private:
     }
 
     bool fields() {
-        if (!is_known(i_.kind) || !known(i_.stream, Stream::recv_next) || !known(i_.axis, Axis::embedding) ||
+        if (!is_known(i_.kind) || !known(i_.stream, Stream::recv_next) || !known(i_.axis, Axis::expert_replica) ||
             !known(i_.reduction, Reduction::maximum) || !known(i_.type, DType::int32) || !is_known(i_.like))
             return fail("index", "kind, stream, axis, reduction or type is out of range");
         if (i_.operands > Instruction::max_operands || i_.waits > Instruction::max_waits)
@@ -299,6 +299,13 @@ Verdict check_tables(const Program& program) {
         return Failure{
             -1, -1, "index",
             fmt::format("groups of {} do not make up the grid's {} replicas", g.shard, g.size(Axis::replica))};
+    std::int64_t experts = 0;
+    for (const std::int64_t n : {g.expert, g.expert_tensor})
+        if (n < 1 || n > most_ranks) return Failure{-1, -1, "index", fmt::format("{} ranks share out experts", n)};
+    if (__builtin_mul_overflow(g.expert, g.expert_tensor, &experts) || g.stride(Axis::pipeline) % experts != 0)
+        return Failure{-1, -1, "index",
+                       fmt::format("{} x {} ranks that share out experts do not make up a stage's {}", g.expert,
+                                   g.expert_tensor, g.stride(Axis::pipeline))};
     if (program.stages.size() != static_cast<std::size_t>(g.pipeline))
         return Failure{-1, -1, "index",
                        fmt::format("{} stages stand in a grid of {}", program.stages.size(), g.pipeline)};

@@ -26,7 +26,7 @@ constexpr int plans = 2000;
 TEST(Ladder, BoundEstimateAndSimulationAgree) {
     std::mt19937 random(1);
     double tightest = 0, loosest = 1, least_use = 1;
-    int interleaved = 0, hosted = 0, in_part = 0;
+    int interleaved = 0, hosted = 0, in_part = 0, routed = 0, latent = 0, exchanged = 0;
     for (int n = 0; n < plans; ++n) {
         const Plan plan = random_plan(random);
         SCOPED_TRACE(describe(plan.parallelism) + " " + plan.model.name + " plan " + std::to_string(n));
@@ -49,7 +49,7 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             const StageTime& t = estimate.times[s];
             ASSERT_EQ(trace.ranks[s].steps[0].duration, t.step) << "stage " << s;
             ASSERT_EQ(t.forward + t.backward + t.recompute + t.optimizer + t.tensor_exposed + t.context_exposed +
-                          t.data_exposed + t.host_exposed + t.overhead + t.pipeline_exposed,
+                          t.expert_exposed + t.data_exposed + t.host_exposed + t.overhead + t.pipeline_exposed,
                       t.step);
             ASSERT_GE(t.pipeline_exposed, Time{0});
             ASSERT_GE(t.context_exposed, Time{0});
@@ -61,7 +61,8 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_GE(t.data_exposed, Time{0});
             // Gradients that are sums over tokens or heads of all tensor ranks are reduced on that stream too.
             const bool over_heads = plan.model.query_key_norm == QueryKeyNorm::shared;
-            if (skeleton.context.replicas() == 1 && !plan.parallelism.sequence_parallel && !over_heads) {
+            if (skeleton.context.replicas() == 1 && plan.parallelism.expert_replicas() == 1 &&
+                !plan.parallelism.sequence_parallel && !over_heads) {
                 ASSERT_EQ(t.data_exposed, Time{0});
             }
             ASSERT_EQ(memory[s].allocated(), program.stages[s].arena()) << "stage " << s;
@@ -70,6 +71,9 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
             ASSERT_EQ(wire[s], trace.ranks[s].wire) << "stage " << s;
             least_use = std::min(least_use, gibibytes(memory[s].live_peak) / gibibytes(memory[s].allocated()));
         }
+        routed += plan.model.has_experts() ? 1 : 0;
+        latent += plan.model.is_latent() ? 1 : 0;
+        exchanged += plan.parallelism.expert > 1 ? 1 : 0;
         interleaved += plan.parallelism.virtual_pipeline > 1 ? 1 : 0;
         in_part += skeleton.context.shard_groups() > 1 ? 1 : 0;
         const double ratio = seconds(bound) / seconds(estimate.step);
@@ -79,6 +83,9 @@ TEST(Ladder, BoundEstimateAndSimulationAgree) {
     EXPECT_GT(interleaved, plans / 20);
     EXPECT_GT(hosted, plans / 20);
     EXPECT_GT(in_part, plans / 20);
+    EXPECT_GT(routed, plans / 20);
+    EXPECT_GT(latent, plans / 20);
+    EXPECT_GT(exchanged, plans / 50);
     std::printf("bound / estimate: %.3f to %.3f; least live peak / allocated: %.3f\n", loosest, tightest, least_use);
 }
 
@@ -128,7 +135,7 @@ TEST(Ladder, HoldsForShardsOfEverySize) {
 // What a sweep asks for, with its parts shared between plans, is what a plan alone is predicted to take.
 TEST(Ladder, SharedPartsSayTheSame) {
     std::mt19937 random(3);
-    int compared = 0, in_part = 0, others = 0;
+    int compared = 0, in_part = 0, others = 0, exchanged = 0;
     for (int n = 0; n < 150; ++n) {
         const Plan base = random_plan(random);
         PlanCosts costs(base);
@@ -151,6 +158,11 @@ TEST(Ladder, SharedPartsSayTheSame) {
             // What a sweep also varies.
             if (change > 0 && random() % 3 == 0 && p.data % 2 == 0) p.data /= 2, p.tensor *= 2;
             if (change > 0 && random() % 3 == 0) p.sequence_parallel = p.tensor > 1 && !p.sequence_parallel;
+            if (change > 0 && plan.model.has_experts()) {
+                p.expert = std::int64_t{1} << random() % 3;
+                p.expert_tensor = random() % 2 == 0 ? p.tensor : 1;
+                p.sequence_parallel = p.tensor > 1;
+            }
             if (change > 0 && random() % 3 == 0)
                 p.schedule = p.schedule == Schedule::gpipe ? Schedule::one_f_one_b : Schedule::gpipe;
             if (change > 0 && random() % 3 == 0)
@@ -165,6 +177,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
             ASSERT_EQ(costs.step(), alone.step);
             ASSERT_LE(costs.bound(), alone.step);
             ++compared;
+            exchanged += p.expert != base.parallelism.expert ? 1 : 0;
             for (const bool other :
                  {p.tensor != base.parallelism.tensor, p.sequence_parallel != base.parallelism.sequence_parallel,
                   p.schedule != base.parallelism.schedule,
@@ -176,6 +189,7 @@ TEST(Ladder, SharedPartsSayTheSame) {
     EXPECT_GT(compared, 500);
     EXPECT_GT(in_part, 50);
     EXPECT_GT(others, 400);
+    EXPECT_GT(exchanged, 50);
 }
 
 // Every random plan's program is proven runnable.

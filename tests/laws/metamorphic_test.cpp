@@ -124,8 +124,9 @@ TEST(Metamorphic, PartsSumToTheStep) {
     for (int n = 0; n < 200; ++n) {
         const Plan plan = random_plan(random);
         for (const StageTime& t : estimate(plan).times) {
-            const std::array parts{t.forward,         t.backward,     t.recompute,    t.optimizer, t.tensor_exposed,
-                                   t.context_exposed, t.data_exposed, t.host_exposed, t.overhead,  t.pipeline_exposed};
+            const std::array parts{t.forward,        t.backward,        t.recompute,       t.optimizer,
+                                   t.tensor_exposed, t.context_exposed, t.expert_exposed,  t.data_exposed,
+                                   t.host_exposed,   t.overhead,        t.pipeline_exposed};
             Time sum;
             for (const Time part : parts) {
                 sum += part;

@@ -11,7 +11,7 @@ namespace {
 
 TEST(Framework, ProfilesAreNamedAndSourced) {
     EXPECT_EQ(framework_names(), (std::vector<std::string>{"foretrain", "deepspeed", "fsdp", "internevo",
-                                                           "megatron-deepspeed", "megatron-lm"}));
+                                                           "megatron-deepspeed", "megatron-fsdp", "megatron-lm"}));
     for (const std::string& name : framework_names()) {
         const std::vector<std::string> versions = framework_versions(name);
         ASSERT_FALSE(versions.empty());
@@ -47,8 +47,8 @@ TEST(Framework, ProfilesAreNamedAndSourced) {
         EXPECT_EQ(e.text().suggestion, "megatron-lm@2022");
     }
     EXPECT_EQ(unknown_framework("torchtitan").suggestion, "fsdp@torchtitan");
-    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"fsdp", "deepspeed"}));
-    EXPECT_EQ(frameworks_with_zero(3, false, true), std::vector<std::string>{"fsdp"});
+    EXPECT_EQ(frameworks_with_zero(3, false, false), (std::vector<std::string>{"megatron-fsdp", "fsdp", "deepspeed"}));
+    EXPECT_EQ(frameworks_with_zero(3, false, true), (std::vector<std::string>{"megatron-fsdp", "fsdp"}));
     EXPECT_EQ(find_framework("megatron-lm@"), nullptr);
     EXPECT_EQ(find_framework("@2021"), nullptr);
 }
@@ -106,8 +106,8 @@ TEST(Framework, WhatIsMeantByNameOnlyIsNotTheNewest) {
     const Framework& bridge = framework_named("megatron-lm@2025-bridge");
     EXPECT_TRUE(bridge.by_name_only);
     EXPECT_TRUE(bridge.default_overlap.tensor);
-    EXPECT_EQ(state_types(DType::bf16, bridge.half_gradient).gradient, DType::bf16);
-    EXPECT_EQ(state_types(DType::fp32, bridge.half_gradient).gradient, DType::fp32);
+    EXPECT_EQ(state_types({.precision = DType::bf16}, bridge.half_gradient).gradient, DType::bf16);
+    EXPECT_EQ(state_types({.precision = DType::fp32}, bridge.half_gradient).gradient, DType::fp32);
 }
 
 // A figure without a source is refused, and so is what is out of range or unknown.
@@ -145,11 +145,11 @@ TEST(FrameworkFile, RefusesWhatHasNoSourceOrSense) {
 // 18 bytes a parameter in 16-bit training with an fp32 gradient: 2 + 4 + 4 (master) + 8 (Adam).
 TEST(Framework, StateOf16BitTrainingIsFp32WithAMaster) {
     for (DType t : {DType::bf16, DType::fp16}) {
-        const StateTypes s = state_types(t);
+        const StateTypes s = state_types({.precision = t});
         EXPECT_EQ(size_of(s.weight) + size_of(s.gradient) + (s.master ? 4 : 0) + 2 * size_of(s.optimizer), 18);
     }
     for (DType t : {DType::fp32, DType::fp64}) {
-        const StateTypes s = state_types(t);
+        const StateTypes s = state_types({.precision = t});
         EXPECT_FALSE(s.master);
         EXPECT_EQ(size_of(s.weight) + size_of(s.gradient) + 2 * size_of(s.optimizer), 4 * size_of(t));
     }

@@ -16,25 +16,28 @@ constexpr DType bf16 = DType::bf16, fp32 = DType::fp32, fp64 = DType::fp64;
 std::vector<KernelArgs> every_kind() {
     using Part = LossArgs::Part;
     std::vector<KernelArgs> calls{
-        GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64, DType::nvfp4},
+        GemmArgs{3, 5, 7, true, true, true, true, GemmRole::weight_gradient, bf16, fp64, DType::nvfp4, 4},
         BiasGradientArgs{3, 5, false, bf16, fp64},
-        NormForwardArgs{3, 5, true, 1e-6, bf16, true},
-        NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64, true},
+        NormForwardArgs{3, 5, true, 1e-6, bf16, true, 2},
+        NormBackwardArgs{3, 5, true, false, false, 0.1, bf16, fp64, true, 2},
         RopeArgs{2, 3, 4, 2, 8, 500000.5, true, bf16, 6, 3},
-        AttentionForwardArgs{2, 3, 4, 2, 8, bf16, 2},
-        AttentionBackwardArgs{2, 3, 4, 2, 8, bf16, 2},
+        AttentionForwardArgs{2, 3, 4, 2, 8, bf16, 2, 5, 6},
+        AttentionBackwardArgs{2, 3, 4, 2, 8, bf16, 2, 5, 6},
         RelayoutArgs{RelayoutArgs::Part::split_sequence, 2, 12, 8, 2, bf16},
         ResidualAddArgs{3, 5, true, bf16, true},
         AccumulateArgs{9, bf16, fp64},
         CastArgs{9, fp64, bf16},
+        PermuteArgs{9, 18, 5, bf16, true},
         AdamwArgs{9, 3e-4, 0.8, 1.0 / 3, 1e-300, 0.05, true, bf16, bf16, fp64},
     };
     for (bool backward : {false, true}) {
-        calls.push_back(GeluArgs{3, 5, backward, bf16, Pointwise::squared_relu});
-        calls.push_back(SwigluArgs{3, 5, backward, bf16, Pointwise::relu});
+        calls.push_back(GeluArgs{3, 5, backward, bf16, Pointwise::squared_relu, true});
+        calls.push_back(SwigluArgs{3, 5, backward, bf16, Pointwise::relu, true});
         calls.push_back(QkNormArgs{3, 4, 2, 8, true, false, backward, false, 0.1, bf16, fp64});
-        calls.push_back(RingAttentionArgs{2, 12, 4, 2, 8, 3, 2, backward, bf16});
-        calls.push_back(KeyValueArgs{3, 4, 2, 8, backward, bf16});
+        calls.push_back(RingAttentionArgs{2, 12, 4, 2, 8, 3, 2, backward, bf16, 6});
+        calls.push_back(KeyValueArgs{3, 4, 2, 8, backward, bf16, 6});
+        calls.push_back(RouterArgs{3, 8, 2, backward, bf16});
+        calls.push_back(LatentPackArgs{3, 4, 8, 6, 5, backward, bf16});
         calls.push_back(EmbeddingArgs{3, 5, 7, backward, false, bf16, fp64});
         calls.push_back(PositionsArgs{3, 5, 7, 9, true, backward, false, bf16, fp64, 5});
     }
@@ -50,6 +53,28 @@ TEST(KernelArgs, TextReadsBackExactlyForEveryKind) {
         EXPECT_EQ(kernel_args_from_text(to_text(call)), call) << to_text(call);
     }
     EXPECT_EQ(kinds.size(), kernel_kind_names.size());
+}
+
+// Products side by side are as much work as one after the other.
+TEST(KernelArgs, GroupsAreSoManyProducts) {
+    GemmArgs one{3, 5, 7, false, true, false, true, GemmRole::forward, bf16, bf16};
+    const Work work_of_one = work(one);
+    one.groups = 6;
+    EXPECT_EQ(work(one).flops, work_of_one.flops * 6);
+    EXPECT_EQ(work(one).bytes, work_of_one.bytes * 6);
+}
+
+TEST(KernelArgs, ValuesOfAnotherWidth) {
+    AttentionForwardArgs a{2, 16, 4, 4, 8, bf16};
+    AttentionBackwardArgs b{2, 16, 4, 4, 8, bf16};
+    const Flops alike = work(a).flops, back = work(b).flops;
+    a.v_head_dim = b.v_head_dim = 8;
+    EXPECT_EQ(work(a).flops, alike);
+    a.v_head_dim = b.v_head_dim = 4;
+    EXPECT_EQ(work(a).flops, Flops{alike.value * 3 / 4});  // scores in full, context by half
+    EXPECT_EQ(work(b).flops, Flops{back.value * 4 / 5});   // 3 of 5 in full, 2 by half
+    EXPECT_EQ(operand_elements(a, 0), 2 * 16 * 4 * (8 + 8 + 4));
+    EXPECT_EQ(operand_elements(a, 1), 2 * 16 * 4 * 4);
 }
 
 // All steps of all ranks do what one kernel over the whole sequence does.

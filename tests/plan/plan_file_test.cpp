@@ -122,7 +122,7 @@ TEST(PlanFile, AcceptsNeutralValuesOfWhatIsNotBuiltYet) {
            "schedule": null, "recompute": "none", "offload": null,
            "overlap": {"gradient_reduce": true, "parameter_gather": true, "tensor": false, "pipeline": null})"));
     expect_equal(p, plan(file("", "")));
-    expect_equal(plan(file(R"(, "dropout": 0.0)", R"("overlap": null)")), p);
+    expect_equal(plan(file("", R"("overlap": null)")), p);
 }
 
 TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
@@ -136,6 +136,25 @@ TEST(PlanFile, ContextRanksTakeTheirShareOfTheDevices) {
     EXPECT_EQ(plan(file("", R"("context": 2)")).parallelism.context_method, ContextMethod::ring);
     EXPECT_EQ(refused_field(file("", R"("context": 0)")), "parallelism.context");
     EXPECT_EQ(refused_field(file("", R"("context_method": "p2p")")), "parallelism.context_method");
+}
+
+TEST(PlanFile, ExpertsAreSharedOut) {
+    const Plan p = plan(file(R"(, "expert_imbalance": 1.25)", R"("tensor": 2, "expert": 4, "expert_tensor": 2)"));
+    EXPECT_EQ(p.parallelism.expert, 4);
+    EXPECT_EQ(p.parallelism.expert_tensor, 2);
+    EXPECT_EQ(p.training.expert_imbalance, 1.25);
+    EXPECT_EQ(p.grid().size(Axis::expert), 4);
+    EXPECT_EQ(p.grid().size(Axis::expert_tensor), 2);
+    EXPECT_NE(describe(p.parallelism).find("tp 2 ep 4 etp 2 pp 1"), std::string::npos) << describe(p.parallelism);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    const Plan none = plan(file("", ""));
+    EXPECT_EQ(none.parallelism.expert, 1);
+    EXPECT_EQ(none.parallelism.expert_tensor, 1);
+    EXPECT_EQ(none.training.expert_imbalance, 0) << "the profile's";
+    EXPECT_EQ(describe(none.parallelism).find(" ep"), std::string::npos);
+    EXPECT_EQ(refused_field(file("", R"("expert": 0)")), "parallelism.expert");
+    EXPECT_EQ(refused_field(file("", R"("expert_tensor": 1.5)")), "parallelism.expert_tensor");
+    EXPECT_EQ(refused_field(file(R"(, "expert_imbalance": 0.5)", "")), "training.expert_imbalance");
 }
 
 TEST(PlanFile, MessagesMayHoldUpComputing) {
@@ -184,18 +203,37 @@ TEST(PlanFile, TensorOverlapIsTheFrameworksUnlessStated) {
     expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
 }
 
+TEST(PlanFile, WhatAProfileLeavesOpenMayBeSaid) {
+    const Plan p = plan(file(R"(, "attention": "cudnn", "cross_entropy": "native", "dropout": {"hidden": 0.1},
+                                 "gradient_dtype": "bf16", "fused_gradient_accumulation": false, "compiled": true,
+                                 "software": {"deterministic": true, "attention_mask": false})",
+                             ""));
+    EXPECT_EQ(p.training.attention, AttentionKind::cudnn);
+    EXPECT_EQ(p.training.cross_entropy, CrossEntropy::native);
+    EXPECT_EQ(p.training.hidden_dropout, 0.1);
+    EXPECT_EQ(p.training.attention_dropout, std::nullopt);
+    EXPECT_EQ(p.training.gradient_type, DType::bf16);
+    EXPECT_EQ(p.training.fused_gradient_accumulation, false);
+    EXPECT_EQ(p.training.compiled, true);
+    EXPECT_TRUE(p.training.software.deterministic);
+    EXPECT_EQ(p.training.software.attention_mask, false);
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    EXPECT_EQ(plan(file(R"(, "flash_attention": false)", "")).training.attention, AttentionKind::unfused);
+    EXPECT_EQ(plan(file(R"(, "dropout": 0.2)", "")).training.attention_dropout, 0.2);
+}
+
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("expert": 2)")), "parallelism.expert");
     EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
     EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");
-    EXPECT_EQ(refused_field(file(R"(, "attention": "flash3")", "")), "training.attention");
-    EXPECT_EQ(refused_field(file(R"(, "flash_attention": false)", "")), "training.flash_attention");
-    EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "fused")", "")), "training.cross_entropy");
-    EXPECT_EQ(refused_field(file(R"(, "dropout": 0.1)", "")), "training.dropout");
-    EXPECT_EQ(refused_field(file(R"(, "gradient_dtype": "bf16")", "")), "training.gradient_dtype");
-    EXPECT_EQ(refused_field(file(R"(, "compiled": true)", "")), "training.compiled");
+    EXPECT_EQ(refused_field(file(R"(, "attention": "flash4")", "")), "training.attention");
+    EXPECT_EQ(refused_field(file(R"(, "attention": "cudnn", "flash_attention": false)", "")),
+              "training.flash_attention");
+    EXPECT_EQ(refused_field(file(R"(, "cross_entropy": "liger")", "")), "training.cross_entropy");
+    EXPECT_EQ(refused_field(file(R"(, "dropout": 1)", "")), "training.dropout");
+    EXPECT_EQ(refused_field(file(R"(, "optimizer_dtype": "bf16")", "")), "training.optimizer_dtype");
+    EXPECT_EQ(refused_field(file(R"(, "software": {"fast": true})", "")), "training.software.fast");
     EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
     EXPECT_EQ(refused_field(file(R"(, "precision": "fp4")", "")), "training.precision");
     EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),

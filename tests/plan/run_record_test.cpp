@@ -105,6 +105,25 @@ TEST(RunRecord, LayersThatDoNotDivideFillStagesWhereTheFrameworkDoesSo) {
     EXPECT_TRUE(record(p).plan->parallelism.stage_layers.empty()) << "who wants to be told is refused by check";
 }
 
+TEST(RunRecord, ExpertsReachThePlan) {
+    Parts p;
+    p.model += R"(, "gated_mlp": true, "ffn_hidden_size": null, "moe": {"experts": 8, "topk": 2, "moe_ffn": 256})";
+    p.framework = R"("framework": "megatron-lm@2024")";
+    p.parallelism = R"("expert": 4, "zero_stage": 1)";
+    const RunRecord r = record(p);
+    ASSERT_TRUE(r.plan.has_value()) << r.why;
+    EXPECT_EQ(r.plan->model.moe.experts, 8);
+    EXPECT_EQ(r.plan->parallelism.expert, 4);
+    EXPECT_TRUE(r.assumed.empty()) << "of one tensor rank there is nothing to assume";
+    p.parallelism = R"("tensor": 2, "expert": 4, "zero_stage": 1)";
+    EXPECT_EQ(record(p).plan->parallelism.expert_tensor, 1);
+    ASSERT_EQ(record(p).assumed.size(), 1u);
+    EXPECT_NE(record(p).assumed[0].find("expert_tensor 1"), std::string::npos);
+    p.parallelism += R"(, "expert_tensor": 2)";
+    EXPECT_EQ(record(p).plan->parallelism.expert_tensor, 2);
+    EXPECT_TRUE(record(p).assumed.empty());
+}
+
 TEST(RunRecord, OverlapAndShardsReachThePlan) {
     Parts p;
     p.framework = R"("framework": "fsdp", "framework_detail": "torchtitan, FSDP2")";
@@ -126,7 +145,6 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"expert", {.parallelism = R"("expert": 2)"}},
         {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
         {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
@@ -143,14 +161,15 @@ TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
         EXPECT_FALSE(r.why.empty()) << c.reason;
         EXPECT_EQ(r.measured.step_time_s, 2.5) << "what was measured is kept";
     }
-    EXPECT_EQ(records(R"({"args": {"bf16": true}, "world_size": 8})").at(0).refused, "megatron arguments");
+    const RunRecord bert = records(R"({"test": "bert/a", "env": "a100", "args": {"bf16": "true"}})").at(0);
+    EXPECT_EQ(bert.refused, "BERT");
 }
 
 TEST(RunRecord, WhatAPlanDoesNotSayIsToldApart) {
     const RunRecord r = record({.training = Parts{}.training + R"(, "gradient_dtype": "bf16")"});
     ASSERT_TRUE(r.plan.has_value());
-    ASSERT_EQ(r.assumed.size(), 1u);
-    EXPECT_EQ(r.assumed[0], "gradients are fp32, though the run's are bf16");
+    EXPECT_TRUE(r.assumed.empty());
+    EXPECT_EQ(r.plan->training.gradient_type, DType::bf16) << "as the run's";
     const RunRecord newest = record({.framework = R"("framework": "megatron-lm")"});
     EXPECT_EQ(newest.plan->framework, "megatron-lm@2024");
     EXPECT_EQ(newest.assumed.size(), 1u);

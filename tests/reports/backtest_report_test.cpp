@@ -111,7 +111,8 @@ TEST(BacktestSummary, ComparesTheMemoryThatWasMeasured) {
     EXPECT_DOUBLE_EQ(m.either.mape, 0.25);
     EXPECT_EQ(m.refused, 1u);
     EXPECT_EQ(m.by_framework.at("megatron-lm@2021, reserved").errors.count, 2u);
-    EXPECT_EQ(metric_of(all[0].prediction->plan), "live");
+    EXPECT_EQ(m.by_source.at("a").errors.count, 2u);
+    EXPECT_EQ(m.by_source.at("a").refused, 1u);
     EXPECT_EQ(summary_of(all).step.count, 2u) << "no step was measured of the second";
     const std::string table = backtest_rows_table(all);
     EXPECT_TRUE(contains(table, "6.00 reserved")) << table;

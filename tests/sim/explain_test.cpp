@@ -206,6 +206,10 @@ TEST(NearestChange, SaysWhatDiffers) {
     to = from;
     to.sequence_parallel = false;
     EXPECT_EQ(changes_between(from, to), (std::vector<std::string>{"sequence_parallel on -> off"}));
+    Parallelism shared = from;
+    shared.expert = 8;
+    shared.expert_tensor = 4;
+    EXPECT_EQ(changes_between(from, shared), (std::vector<std::string>{"expert 1 -> 8", "expert_tensor 1 -> 4"}));
     to.tensor = 1;
     EXPECT_EQ(changes_between(from, to), (std::vector<std::string>{"tensor 4 -> 1"}));
     Parallelism shards = from;

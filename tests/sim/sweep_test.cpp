@@ -332,5 +332,50 @@ TEST(Enumerate, CountsWhatAllCombinationsThatCheckAre) {
     }
 }
 
+// Experts besides: every pair of expert ranks and ranks of an expert's matrices, by rules written out here.
+TEST(Enumerate, CountsHowExpertsAreSharedOut) {
+    Plan from = base("mixtral-8x7b", 16, 32, 4096, "megatron-lm");
+    from.model.moe.experts = 12;
+    const SweepSpace space{.virtual_pipeline = {1}, .micro_batch_size = {1}, .zero_stage = {0}, .recompute = {{}}};
+    std::set<std::string> expected, found;
+    const std::int64_t devices = from.cluster.devices();
+    for (std::int64_t tensor : {1, 2, 4, 8})
+        for (std::int64_t pipeline : {1, 2, 4, 8, 16})
+            for (std::int64_t expert = 1; expert <= 12; ++expert)
+                for (std::int64_t expert_tensor = 1; expert_tensor <= 16; ++expert_tensor) {
+                    if (devices % (tensor * pipeline) != 0 || 12 % expert != 0) continue;
+                    if (expert_tensor != 1 && expert_tensor != tensor) continue;
+                    if (devices / pipeline % (expert * expert_tensor) != 0) continue;
+                    expected.insert(std::to_string(tensor) + "," + std::to_string(pipeline) + "," +
+                                    std::to_string(expert) + "," + std::to_string(expert_tensor));
+                }
+    const PlanSpace all = enumerate(from, space);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const Parallelism p = all.parallelism(i);
+        found.insert(std::to_string(p.tensor) + "," + std::to_string(p.pipeline) + "," + std::to_string(p.expert) +
+                     "," + std::to_string(p.expert_tensor));
+        EXPECT_EQ(p, all.plan(i).parallelism);
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(all.size(), expected.size()) << "each once";
+    SweepSpace four = space;
+    four.expert = {4};
+    four.expert_tensor = {1};
+    for (const Plan& plan : enumerate(from, four)) {
+        EXPECT_EQ(plan.parallelism.expert, 4);
+        EXPECT_EQ(plan.parallelism.expert_tensor, 1);
+    }
+}
+
+TEST(Enumerate, OfADenseModelThereAreNoExpertRanks) {
+    const Plan from = base("gpt2", 8, 8, 1024, "megatron-lm");
+    for (const Plan& plan : enumerate(from, {})) EXPECT_EQ(plan.parallelism.expert, 1);
+    SweepSpace two;
+    two.expert = {2, 4};
+    EXPECT_TRUE(enumerate(from, two).empty());
+    EXPECT_EQ(text(why_nothing(from, two)),
+              "parallelism.expert = 2, 4: leaves no plan for this model, batch and 8 devices (allowed: 1)");
+}
+
 }  // namespace
 }  // namespace foretrain::test

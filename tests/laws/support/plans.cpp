@@ -20,21 +20,48 @@ Recompute random_recompute(std::mt19937& random, std::int64_t layers) {
     return {kind, counts ? 1 + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(layers)) : 0};
 }
 
+// With experts, latent attention or both.
+ModelSpec random_routed(std::mt19937& random) {
+    ModelSpec m = random() % 2 == 0 ? small_moe() : small_latent();
+    if (random() % 3 == 0) m.moe = {};
+    if (random() % 3 == 0) m.mla.q_lora = 0;
+    if (!m.has_experts()) return m;
+    m.moe.first_dense_layers = pick<std::int64_t>(random, {0, 1, 2, 7});
+    m.moe.every = pick<std::int64_t>(random, {1, 1, 2, 3});
+    m.moe.shared_ffn = pick<std::int64_t>(random, {0, 16});
+    m.moe.topk = pick<std::int64_t>(random, {1, 2});
+    m.moe.capacity_factor = pick<double>(random, {0, 1, 1.25});
+    m.moe.pad_to_capacity = m.moe.capacity_factor > 0 && random() % 2 == 0;
+    return m;
+}
+
 ModelSpec random_model(std::mt19937& random) {
     ModelSpec m = random() % 2 == 0 ? small_gpt() : small_llama();
     if (random() % 3 == 0) m = pick<ModelSpec>(random, {small_neox(), small_cohere(), small_gemma(), small_opt()});
     const std::int64_t scale = pick<std::int64_t>(random, {1, 2, 4, 16, 64});
+    if (random() % 4 == 0) m = random_routed(random);
     m.hidden_size *= scale;
     m.head_dim *= scale > 16 ? 16 : scale;
     m.attention_heads *= scale > 16 ? scale / 16 : 1;
     m.kv_heads *= scale > 16 ? scale / 16 : 1;
     m.ffn_hidden_size *= scale;
+    m.moe.ffn_hidden_size *= scale;
+    m.moe.shared_ffn *= scale;
+    if (m.is_latent()) {
+        m.mla.kv_lora *= scale;
+        m.mla.q_lora *= scale;
+        m.kv_heads = m.attention_heads;
+        m.mla.qk_rope = m.head_dim / 2;
+        m.mla.qk_nope = m.head_dim - m.mla.qk_rope;
+    }
     m.layers = pick<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12, 24, 37});
     m.vocab_size = pick<std::int64_t>(random, {64, 101, 1000, 50257});
     m.tied_embeddings = !m.head_bias && random() % 2 == 0;
     m.max_positions = 4096;
     if (random() % 4 == 0)
         m.sliding_window = {pick<std::int64_t>(random, {8, 100}), pick<std::int64_t>(random, {0, 2, 3})};
+    if (m.has_experts()) m.moe.first_dense_layers = std::min(m.moe.first_dense_layers, m.layers - m.moe.every);
+    if (m.has_experts() && m.moe.first_dense_layers < 0) m.moe.first_dense_layers = 0, m.moe.every = 1;
     return m;
 }
 
@@ -69,17 +96,25 @@ Plan draw(std::mt19937& random) {
     p.context = p.tensor * p.pipeline * p.data <= 16 ? pick<std::int64_t>(random, {1, 1, 2, 3, 4}) : 1;
     p.context_method = random() % 2 == 0 ? ContextMethod::ring : ContextMethod::all_to_all;
     p.sequence_parallel = p.tensor > 1 && random() % 2 == 0;
+    if (plan.model.has_experts()) {
+        p.sequence_parallel = p.tensor > 1;
+        p.expert = pick<std::int64_t>(random, {1, 2, 4});
+        p.expert_tensor = random() % 3 == 0 ? p.tensor : 1;
+    }
     p.zero_stage = static_cast<int>(random() % 4);
-    if (p.zero_stage > 0 && random() % 2 == 0) p.zero_shard_size = pick<std::int64_t>(random, {2, 3, 4, 8});
+    if (p.zero_stage > 0 && !plan.model.has_experts() && random() % 2 == 0)
+        p.zero_shard_size = pick<std::int64_t>(random, {2, 3, 4, 8});
     p.micro_batch_size = pick<std::int64_t>(random, {1, 2, 3});
     p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     p.overlap.gradient_reduce = random() % 4 != 0;
     p.overlap.parameter_gather = random() % 4 != 0;
     p.overlap.pipeline = random() % 4 != 0;
-    p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 1, 2, 3, 6});
+    p.virtual_pipeline = p.pipeline == 1 ? 1 : pick<std::int64_t>(random, {1, 2, 2, 3, 6});
     draw_layout(random, plan.model.layers, p);
     plan.cluster = any_machine(plan.world());
     plan.framework = random() % 2 == 0 ? "foretrain" : pick(random, every_framework());
+    if (plan.model.has_experts()) plan.framework = random() % 3 == 0 ? "foretrain" : "megatron-lm";
+    if (random() % 2 == 0) plan.training.expert_imbalance = 1.3;
     plan.training.precision = pick<DType>(random, {DType::bf16, DType::fp32});
     if (plan.training.precision == DType::bf16 && random() % 2 == 0)
         plan.training.products = pick<DType>(random, {DType::fp8, DType::mxfp8, DType::nvfp4});
@@ -178,6 +213,25 @@ ModelSpec small_opt() {
     m.bias = false;
     m.attention_bias = true;
     m.mlp_bias = true;
+    return m;
+}
+
+ModelSpec small_moe() {
+    ModelSpec m = small_llama();
+    m.name = "small-moe";
+    m.moe = {.experts = 4, .topk = 2, .ffn_hidden_size = 16, .shared_ffn = 16, .first_dense_layers = 2};
+    return m;
+}
+
+ModelSpec small_latent() {
+    ModelSpec m = small_gpt();
+    m.name = "small-latent";
+    m.positions = Positions::rope;
+    m.tied_embeddings = false;
+    m.bias = false;
+    m.mlp_bias = true;
+    m.mla = {.kv_lora = 8, .q_lora = 12, .qk_nope = 4, .qk_rope = 4, .v_dim = 6};
+    m.moe = {.experts = 4, .topk = 1, .ffn_hidden_size = 16, .every = 2, .router_bias = true};
     return m;
 }
 

@@ -26,6 +26,10 @@ ModelSpec small_cohere();  // parallel block behind one norm, LayerNorm without 
 ModelSpec small_gemma();   // post norms, gated GELU, a norm that all heads share, a window too long to matter
 ModelSpec small_opt();     // ReLU, embedding norm, positions with unused rows, biases in some places only
 
+// Those that it only predicts.
+ModelSpec small_moe();     // Llama type: two dense layers first, then 4 experts, of which 2 a token, and a shared one
+ModelSpec small_latent();  // latent attention, and every second layer with experts that GELU and biases are in
+
 // Eight nodes at most; device constants of the A100 preset, given for fp32 and fp64 too.
 ClusterSpec any_machine(std::int64_t devices);
 
