@@ -338,10 +338,10 @@ void check_calibration(const Plan& plan, Rejections& out) {
 
 const Framework* known_framework(const Plan& plan, Rejections& out) {
     if (const Framework* f = find_framework(plan.framework)) return f;
-    UnknownFramework unknown = unknown_framework(plan.framework);
+    UnknownFramework unknown = unknown_framework(plan.framework.reference());
     out.push_back({.reason = "framework_unknown",
                    .field = "framework",
-                   .found = fmt::format("\"{}\"", plan.framework),
+                   .found = fmt::format("\"{}\"", plan.framework.reference()),
                    .rule = "must be a profile's name",
                    .allowed = std::move(unknown.allowed),
                    .suggestion = std::move(unknown.suggestion)});
@@ -414,7 +414,7 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
     if (const Framework* f = known_framework(plan, out); f != nullptr && !f->runnable)
         out.push_back({.reason = "framework_not_runnable",
                        .field = "framework",
-                       .found = plan.framework,
+                       .found = plan.framework.reference(),
                        .rule = "is a profile for predictions; only foretrain's own engine executes plans",
                        .allowed = "foretrain",
                        .suggestion = "foretrain"});

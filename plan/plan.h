@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "hardware/cluster_spec.h"
 #include "models/model_spec.h"
+#include "plan/framework_ref.h"
 #include "plan/rank_grid.h"
 
 namespace foretrain {
@@ -132,7 +133,7 @@ struct Parallelism {
 struct Plan {
     ModelSpec model;
     ClusterSpec cluster;
-    std::string framework;  // profile name, plan/framework.h
+    FrameworkRef framework;
     Training training;
     Parallelism parallelism;
 

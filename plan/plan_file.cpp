@@ -278,33 +278,6 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     return p;
 }
 
-// "name", "name@version" or {"name", "version", "overrides"}
-std::string framework_from(const Json& value) {
-    Json name = value;
-    if (value.is_object()) {
-        value.only_keys({"name", "version", "overrides"});
-        refuse_unless_neutral(value, "overrides", Json());
-        name = value.at("name");
-    }
-    std::string found = name.string();
-    if (find_framework(found) == nullptr) {
-        UnknownFramework unknown = unknown_framework(found);
-        name.fail(name.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
-    }
-    if (!value.is_object() || !value.has("version")) return found;
-    const std::vector<std::string> versions = framework_versions(found);
-    if (versions.empty()) name.fail(name.found(), "a name without a version, beside \"version\"");
-    return fmt::format("{}@{}", found, versions[value.at("version").one_of(versions)]);
-}
-
-// A version that was named stays named.
-Json framework_to_json(const std::string& reference) {
-    const std::size_t at = reference.find('@');
-    if (at == std::string::npos) return Json(reference);
-    Json out = Json::object();
-    return out.set("name", reference.substr(0, at)).set("version", reference.substr(at + 1));
-}
-
 // A run record keeps what it likes at its top level; a plan does not.
 void check_top_level(const Json& value) {
     if (value.has("measured") || value.has("id")) return;
@@ -375,7 +348,7 @@ Plan plan_from_json(const Json& value) {
     plan.model = model_from_json(value.at("model"));
     plan.cluster = cluster_from_json(value.at("cluster"));
     if (value.has("framework")) {
-        plan.framework = framework_from(value.at("framework"));
+        plan.framework = framework_from_json(value.at("framework"));
     } else {
         plan.framework = plan.cluster.default_framework;
     }

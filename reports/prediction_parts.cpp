@@ -76,7 +76,9 @@ std::string framework_version(const Plan& plan) {
 
 std::string framework_text(const Plan& plan) {
     const Framework* framework = find_framework(plan.framework);
-    return framework == nullptr ? plan.framework : framework->name + " (" + framework->version + ")";
+    if (framework == nullptr) return plan.framework.reference();
+    const std::string own = plan.framework.own() == nullptr ? "" : ", own figures";
+    return framework->name + " (" + framework->version + own + ")";
 }
 
 std::string moment_text(const Prediction& prediction, const PeakMoment& moment) {

@@ -249,7 +249,7 @@ TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
     EXPECT_EQ(refused_field(file(R"(, "precision": "fp4")", "")), "training.precision");
     EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),
-              "framework.overrides");
+              "framework.overrides.a");
 }
 
 TEST(PlanFile, RefusesUnknownKeysAndWrongValues) {
