@@ -17,7 +17,8 @@ namespace {
 constexpr const char* framework_format = "foretrain.framework/1";
 
 const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
-const std::vector<std::string> recompute_names{"none", "selective", "full", "block", "segment", "every", "selective_op", "offload"};
+const std::vector<std::string> recompute_names{"none",    "selective", "full",         "block",
+                                               "segment", "every",     "selective_op", "offload"};
 const std::vector<std::string> context_method_names{"ring", "all-to-all"};
 const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
 const std::vector<std::string> attention_names{"unfused", "flash1", "flash2", "flash3", "cudnn"};
