@@ -49,11 +49,10 @@ Syntax fit_syntax() {
     return {
         .usage = "foretrain fit FILE... [options]",
         .summary =
-            "Fits the free constants of frameworks, devices and links to steps that were measured, and prints for "
-            "each\n"
-            "what it was, what it became and which runs it rests on. A constant moves no further from what was\n"
-            "believed than the runs demand: hundreds of runs decide, one run corrects what it rests on. With --output\n"
-            "it writes profiles and clusters that estimate, sweep and backtest accept.\n"
+            "Fits the free constants of frameworks, devices and links to steps that were measured, and prints\n"
+            "for each what it was, what it became and which runs it rests on. A constant moves no further from\n"
+            "what was believed than the runs demand: hundreds of runs decide, one run corrects what it rests on.\n"
+            "With --output it writes profiles and clusters that estimate, sweep and backtest accept.\n"
             "Exits with 1 if no run can be predicted.",
         .examples = {"foretrain fit published.jsonl --folds 5 --leave-one-source-out --given 1",
                      "foretrain fit ours.jsonl --output fitted",

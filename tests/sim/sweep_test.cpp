@@ -262,7 +262,7 @@ TEST(Enumerate, SaysWhyThereIsNothing) {
     micro_batch.micro_batch_size = {3};
     EXPECT_TRUE(why(plan, micro_batch).starts_with("parallelism.micro_batch_size = 3: "));
     EXPECT_EQ(why(plan, {.zero_stage = {2, 3}}),
-              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices; fsdp and deepspeed have 2 "
+              "parallelism.zero_stage = 2, 3: leaves no plan for megatron-lm on 8 devices; fsdp, deepspeed have 2 "
               "(allowed: 0, 1; try --framework fsdp)");
     together.tensor = {3};
     together.data = {3};
