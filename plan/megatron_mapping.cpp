@@ -305,7 +305,10 @@ MegatronLayout read_layout(MegatronReader& args, const MegatronSetting& setting,
     const std::int64_t instances = args.integer("num-distributed-optimizer-instances", 1),
                        replicas = out.data * context;
     p.set("zero_stage", shards ? 1 : 0);
-    if (shards && instances > 1 && replicas % instances == 0 && replicas / instances > 1)
+    const bool routed = args.integer("num-experts", 0) > 0;
+    if (shards && instances > 1 && routed)
+        assumed.emplace_back("one distributed optimizer over all replicas, where the run's experts have several");
+    else if (shards && instances > 1 && replicas % instances == 0 && replicas / instances > 1)
         p.set("zero_shard_size", replicas / instances);
     else if (shards && instances > 1)
         p.set("zero_stage", 0);
