@@ -146,7 +146,7 @@ TEST(LatentAttention, KeepsItsLatents) {
         return estimate(plan).memory[0].activations;
     };
     constexpr std::int64_t h = 7168, heads = 128, ffn = 18432, q_lora = 1536, kv_lora = 512, rope = 64;
-    const std::int64_t stream = 4 * 2 * h;  // inputs and outputs of both norms
+    const std::int64_t stream = 4 * 2 * h + 2 * 4;  // inputs, outputs and statistics of both norms
     const std::int64_t latents = 4 * q_lora + 4 * kv_lora + 2 * rope;
     const std::int64_t attention = 2 * heads * (2 * 192 + 128) + 2 * heads * 128 + 4 * heads;
     EXPECT_EQ(kept(3) - kept(2), Bytes{4096 * (stream + latents + attention + 6 * ffn)});
