@@ -14,5 +14,6 @@ struct Preset {
 std::span<const Preset> models_presets();    // models/presets
 std::span<const Preset> hardware_presets();  // hardware/presets
 std::span<const Preset> plan_presets();      // plan/presets
+std::span<const Preset> sim_presets();       // sim/presets
 
 }  // namespace foretrain

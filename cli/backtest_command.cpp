@@ -1,14 +1,11 @@
 // `foretrain backtest`: runs that were measured, predicted, and how far off that is.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <ostream>
-#include <set>
 
 #include "cli/options.h"
+#include "cli/run_files.h"
 #include "cli/sweep_options.h"
-#include "plan/framework.h"
 #include "reports/backtest_report.h"
 #include "reports/scatter.h"
 #include "sim/backtest.h"
@@ -17,13 +14,13 @@ namespace foretrain::cli {
 
 namespace {
 
-constexpr std::size_t most_files = 1000;
-
 Syntax backtest_syntax() {
     OptionGroup output = output_options();
     output.options.push_back({"summary", "", "leave out the line for each run"});
     output.options.push_back({"scatter", "FILE", "write a picture there: predicted against measured (SVG)"});
     output.options.push_back({"threads", "N", "to predict with (all cores); the answer is the same"});
+    std::vector<OptionGroup> groups = run_option_groups();
+    groups.push_back(std::move(output));
     return {
         .usage = "foretrain backtest FILE... [options]",
         .summary =
@@ -34,58 +31,10 @@ Syntax backtest_syntax() {
             "Exits with 1 if no run can be predicted.",
         .examples = {"foretrain backtest runs.jsonl",
                      "foretrain backtest published.jsonl ours.jsonl --summary --scatter errors.svg",
-                     "foretrain backtest runs.jsonl --framework megatron-lm@2024 --format csv --output errors.csv"},
-        .groups = {{"Which runs",
-                    {{"source", "NAME,...", "of these sources: ids without their last part, \"sc21-t1\""},
-                     {"framework", "NAME,...", "of these frameworks, or versions of them: \"fsdp@composer\""}}},
-                   std::move(output)},
-        .positional = most_files};
-}
-
-std::vector<RunRecord> read_files(const Options& options) {
-    if (options.positional().empty())
-        throw UserError({.file = "command line",
-                         .field = "FILE",
-                         .found = "none",
-                         .expected = "one or more files of run records, one record a line"});
-    std::vector<RunRecord> records;
-    for (const std::string& path : options.positional()) {
-        const std::size_t before = records.size();
-        read_run_records(Json::parse_lines_of(path), records);
-        if (records.size() == before)
-            throw UserError({.file = path, .found = "no run record", .expected = "one or more, one a line"});
-    }
-    return records;
-}
-
-// Names by which a run's framework may be asked for.
-std::set<std::string> frameworks_of(const RunRecord& record) {
-    std::set<std::string> names{record.framework};
-    if (record.plan) {
-        const Framework& f = framework_named(record.plan->framework);
-        names.insert({f.name, f.name + "@" + f.version});
-    }
-    return names;
-}
-
-template <class Names>
-void keep(const Options& options, const char* option, std::vector<RunRecord>& records, Names names_of) {
-    if (!options.has(option)) return;
-    std::set<std::string> known;
-    for (const RunRecord& record : records)
-        for (const std::string& name : names_of(record))
-            if (!name.empty()) known.insert(name);
-    const std::vector<std::string> wanted = options.list(option);
-    for (const std::string& name : wanted)
-        if (known.count(name) == 0)
-            option_error(option, fmt::format("\"{}\"", name.substr(0, 80)),
-                         fmt::format("of those in the files: {}", fmt::join(known, ", ")),
-                         nearest(name.substr(0, 80), {known.begin(), known.end()}));
-    std::erase_if(records, [&](const RunRecord& record) {
-        const std::set<std::string> names = names_of(record);
-        return std::none_of(wanted.begin(), wanted.end(),
-                            [&](const std::string& name) { return names.count(name) > 0; });
-    });
+                     "foretrain backtest runs.jsonl --framework megatron-lm@2024 --format csv --output errors.csv",
+                     "foretrain backtest runs.jsonl --framework-file fitted/megatron-lm.json --summary"},
+        .groups = std::move(groups),
+        .positional = most_run_files};
 }
 
 }  // namespace
@@ -95,9 +44,8 @@ int run_backtest(const Arguments& arguments, Console& console) {
     if (!options) return done;
     const std::string format = options->choice("format", {"table", "json", "csv"});
     BacktestOptions how{.threads = static_cast<int>(options->integer_or("threads", 0, 1, 4096)), .progress = {}};
-    std::vector<RunRecord> records = read_files(*options);
-    keep(*options, "source", records, [](const RunRecord& r) { return std::set<std::string>{r.group}; });
-    keep(*options, "framework", records, frameworks_of);
+    std::vector<RunRecord> records = read_run_files(options->positional());
+    choose_runs(*options, records);
     check_output(*options);
     if (console.interactive)
         how.progress = [&console](std::int64_t finished, std::int64_t of) {

@@ -52,6 +52,7 @@ int run_run(const Arguments& arguments, Console& console);
 int run_validate(const Arguments& arguments, Console& console);
 int run_calibrate(const Arguments& arguments, Console& console);
 int run_backtest(const Arguments& arguments, Console& console);
+int run_fit(const Arguments& arguments, Console& console);
 int run_print(const Arguments& arguments, Console& console);
 
 }  // namespace foretrain::cli

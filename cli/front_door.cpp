@@ -24,6 +24,7 @@ constexpr Command all_commands[] = {
     {"validate", "execute a plan and compare it with its prediction", run_validate},
     {"calibrate", "measure this machine and write a cluster file", run_calibrate},
     {"backtest", "predict runs that were measured; print the errors", run_backtest},
+    {"fit", "fit constants to runs that were measured; print what each rests on", run_fit},
     {"print", "print a plan's program as text", run_print},
 };
 

@@ -21,7 +21,7 @@ namespace foretrain::cli {
 
 namespace {
 
-enum class Kind : std::uint8_t { size, part, stage, number, on_off, text, recompute, layers };
+enum class Kind : std::uint8_t { size, part, stage, number, on_off, text, framework, recompute, layers };
 
 // A field of the plan file: where it stands, and how it is called and written as an option.
 struct Field {
@@ -35,7 +35,7 @@ struct Field {
 };
 
 constexpr Field fields[] = {
-    {"", "framework", "framework", Kind::text, "NAME[@VERSION]",
+    {"", "framework", "framework", Kind::framework, "NAME|FILE[@VERSION]",
      "software that runs the plan (the cluster's default), and which of it (the newest)"},
     {"training", "global_batch_size", "global-batch-size", Kind::size, "N", "samples a step"},
     {"training", "sequence_length", "sequence-length", Kind::size, "N", "tokens a sample"},
@@ -118,6 +118,11 @@ Json value_of(const Field& field, const Options& options) {
         case Kind::number: return Json(options.number(name, 0));
         case Kind::on_off: return Json(options.on_off(name));
         case Kind::text: return Json(options.text(name));
+        case Kind::framework: {  // a file is relative to where we are, not to the plan's
+            Json text(options.text(name));
+            if (!names_framework_file(options.text(name))) return text;
+            return framework_to_json(for_option(name, [&] { return framework_from_json(text); }));
+        }
         case Kind::recompute: {
             Parallelism p;
             p.recompute = for_option(name, [&] { return recompute_from_text(options.text(name)); });

@@ -159,8 +159,8 @@ int run_calibrate(const Arguments& arguments, Console& console) {
         .usage = "foretrain calibrate --output FILE [-- options of foretrain-exec calibrate]",
         .summary =
             "Measures this machine's kernels and communication and writes a cluster file, which --cluster then\n"
-            "takes. With --from-table nothing is measured: constants of a cluster are fitted to half of a table that\n"
-            "was measured elsewhere, and judged on the other half.",
+            "takes. With --from-table nothing is measured: constants of a cluster are fitted to half of a table\n"
+            "that was measured elsewhere, and judged on the other half.",
         .examples = {"foretrain calibrate --output this-machine.json",
                      "foretrain calibrate --from-table gemms.csv --rows H100-SXM --cluster dgx-h100 --output ours.json",
                      "foretrain calibrate --from-table nccl.jsonl --rows our-nodes --cluster ours.json"},

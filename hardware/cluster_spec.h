@@ -30,6 +30,7 @@ struct DeviceSpec {
     std::map<DType, FlopRate> peak;  // dense
     Bytes memory;                    // as the driver reports it
     Bandwidth memory_bandwidth;
+    Bandwidth host_link;  // to host memory, each way, as copies reach it; 0: unknown
     int multiprocessors = 1;
     Bytes reserved;  // context, communicator buffers, library workspaces: not ours to use
     Calibration calibration;

@@ -41,6 +41,9 @@ public:
     void operator()(const char* name, Bandwidth& x, double least, double most) {
         (*this)(name, x.bytes_per_second, least, most);
     }
+    void operator()(const char* name, bool& x) {
+        if (const Json v = take(name); !v.is_null()) x = v.boolean();
+    }
     void operator()(const char* name, std::string& x) {
         const Json v = take(name);
         if (v.is_null()) return;
@@ -59,9 +62,9 @@ public:
         x.least = ends[0].number(least, most);
         x.most = ends[1].number(x.least, most);
     }
-    // {"2": 20, "4": 80}: by number of ranks
+    // {"2": 20, "4": 80}: by number of ranks, of TFLOP/s
     void operator()(const char* name, std::vector<std::pair<int, double>>& x, double least, double most) {
-        if (const Json v = take(name); !v.is_null()) x = by_count(v, "a number of ranks such as \"2\"", least, most);
+        if (const Json v = take(name); !v.is_null()) x = by_count(v, "a number such as \"2\"", least, most);
     }
     void operator()(const char* name, BirthCertificate& x);
 
@@ -93,6 +96,7 @@ public:
     void operator()(const char* name, Bytes x, std::int64_t, std::int64_t) { out_.set(name, x.value); }
     void operator()(const char* name, Bandwidth x, double, double) { out_.set(name, x.bytes_per_second); }
     void operator()(const char* name, const std::string& x) { out_.set(name, x); }
+    void operator()(const char* name, const bool& x) { out_.set(name, x); }
     void operator()(const char* name, const std::map<std::string, std::string>& x) {
         if (x.empty()) return;
         Json members = Json::object();
@@ -106,6 +110,9 @@ public:
         out_.set(name, by_count(x));
     }
     void operator()(const char* name, const BirthCertificate& x);
+
+    // A member with a form of its own.
+    void put(const char* name, Json value) { out_.set(name, std::move(value)); }
 
     // What is unknown where it is zero or empty is left out.
     template <class T, class... Range>
@@ -255,6 +262,7 @@ void visit(Visitor& v, DeviceSpec& d) {
     v("name", d.name);
     v("memory_bytes", d.memory, MiB, largest_memory);
     v("memory_bandwidth_bytes_per_second", d.memory_bandwidth, 1e6, fastest_link);
+    v.unless_zero("host_link_bytes_per_second", d.host_link.bytes_per_second, 0.0, fastest_link);
     v("multiprocessors", d.multiprocessors, 1, 1 << 20);
     v("reserved_bytes", d.reserved, std::int64_t{0}, largest_memory);
     v.unless_zero("power_watts", d.power_watts, 0.0, 1e6);

@@ -50,7 +50,7 @@ std::vector<MeasuredCollective> read_collective_table(const std::string& path);
 
 struct TableFitOptions {
     std::uint64_t seed = 1;  // of the half that is fitted to
-    int rounds = 1500;       // of the search, twice: the second time from where the first ended
+    int rounds = 2500;       // of the search, twice: the second time from where the first ended
 };
 
 struct GemmTableFit {

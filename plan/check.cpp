@@ -276,7 +276,13 @@ void check_batch(const Plan& plan, Rejections& out) {
 void check_recompute(const Plan& plan, Rejections& out) {
     const Recompute& r = plan.parallelism.recompute;
     using Kind = Recompute::Kind;
-    if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every) return;
+    if (r.kind == Kind::operators && (plan.model.has_experts() || plan.model.is_latent()))
+        out.push_back({.reason = "recompute_operators_dense",
+                       .field = "parallelism.recompute",
+                       .found = describe(r),
+                       .rule = "is described for models without experts and latent attention",
+                       .allowed = "another recompute"});
+    if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every && r.kind != Kind::offload) return;
     if (!layers_divide(plan)) return;  // check_stage_layers says so
     const std::int64_t most = most_layers_of_chunk(plan);
     if (r.layers >= 1 && r.layers <= most) return;
@@ -286,6 +292,17 @@ void check_recompute(const Plan& plan, Rejections& out) {
                    .rule = fmt::format("must be from 1 to the {} layers of a {}", most,
                                        plan.parallelism.virtual_pipeline > 1 ? "chunk" : "stage"),
                    .suggestion = std::to_string(r.layers < 1 ? 1 : most)});
+}
+
+void check_host_link(const Plan& plan, Rejections& out) {
+    const Parallelism& p = plan.parallelism;
+    const bool offloads = p.optimizer_on_host || p.recompute.kind == Recompute::Kind::offload;
+    if (!offloads || plan.cluster.device.host_link.bytes_per_second > 0) return;
+    out.push_back({.reason = "host_link",
+                   .field = "parallelism.offload",
+                   .found = "a device whose link to host memory is not known: " + plan.cluster.device.name,
+                   .rule = "is costed by that link",
+                   .allowed = "offload left out, or the device's host_link_bytes_per_second stated"});
 }
 
 // The vocabulary is padded to the tensor ranks: that the padding itself stays a sane size.
@@ -321,10 +338,10 @@ void check_calibration(const Plan& plan, Rejections& out) {
 
 const Framework* known_framework(const Plan& plan, Rejections& out) {
     if (const Framework* f = find_framework(plan.framework)) return f;
-    UnknownFramework unknown = unknown_framework(plan.framework);
+    UnknownFramework unknown = unknown_framework(plan.framework.reference());
     out.push_back({.reason = "framework_unknown",
                    .field = "framework",
-                   .found = fmt::format("\"{}\"", plan.framework),
+                   .found = fmt::format("\"{}\"", plan.framework.reference()),
                    .rule = "must be a profile's name",
                    .allowed = std::move(unknown.allowed),
                    .suggestion = std::move(unknown.suggestion)});
@@ -374,6 +391,7 @@ std::vector<Rejection> check(const Plan& plan) {
     check_shard(plan, out);
     check_overlap(plan, out);
     check_recompute(plan, out);
+    check_host_link(plan, out);
     if (const Framework* f = known_framework(plan, out)) {
         check_framework(plan, *f, out);
         check_vocabulary(plan, *f, out);
@@ -396,7 +414,7 @@ std::vector<Rejection> check_runnable(const Plan& plan) {
     if (const Framework* f = known_framework(plan, out); f != nullptr && !f->runnable)
         out.push_back({.reason = "framework_not_runnable",
                        .field = "framework",
-                       .found = plan.framework,
+                       .found = plan.framework.reference(),
                        .rule = "is a profile for predictions; only foretrain's own engine executes plans",
                        .allowed = "foretrain",
                        .suggestion = "foretrain"});

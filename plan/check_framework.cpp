@@ -74,7 +74,7 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
         refuse("framework_zero_stage", "parallelism.zero_stage", std::to_string(p.zero_stage),
                names_of(f.zero_stages, [](int z) { return z; }));
         if (const auto others = frameworks_with_zero(p.zero_stage, p.tensor > 1, p.pipeline > 1); !others.empty()) {
-            out.back().rule += fmt::format("; {} do{}", fmt::join(others, " and "), others.size() == 1 ? "es" : "");
+            out.back().rule += fmt::format("; {} do{}", fmt::join(others, ", "), others.size() == 1 ? "es" : "");
             out.back().suggestion = "--framework " + others.front();
         }
     } else if (p.zero_shard_size > 1 && p.zero_stage > 0 && !contains(f.zero_stages_in_part, p.zero_stage))
@@ -98,6 +98,8 @@ void check_framework(const Plan& plan, const Framework& f, std::vector<Rejection
     if (!contains(f.recompute, p.recompute.kind))
         refuse("framework_recompute", "parallelism.recompute", describe(p.recompute),
                names_of(f.recompute, [](Recompute::Kind k) { return name_of(k); }));
+    if (p.optimizer_on_host && !f.offloads_optimizer)
+        refuse("framework_offload", "parallelism.offload", "{\"optimizer\": \"cpu\"}", "offload left out");
     if (p.overlap.tensor && !f.costs.overlap.tensor_in_pieces)
         refuse("framework_tensor_overlap", "parallelism.overlap.tensor", "true", "false");
     if (p.context > 1 && !contains(f.context_methods, p.context_method))

@@ -55,6 +55,14 @@ const Framework& framework_named(std::string_view reference) {
                      .suggestion = std::move(unknown.suggestion)});
 }
 
+const Framework* find_framework(const FrameworkRef& ref) {
+    return ref.own() != nullptr ? ref.own() : find_framework(ref.reference());
+}
+
+const Framework& framework_named(const FrameworkRef& ref) {
+    return ref.own() != nullptr ? *ref.own() : framework_named(ref.reference());
+}
+
 std::vector<std::string> framework_names() {
     std::vector<std::string> names;
     for (const Framework& f : profiles())

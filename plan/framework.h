@@ -52,6 +52,7 @@ struct Framework {
     bool fills_stages = false;
     std::vector<DType> precisions;  // a plan's, by the words for them
     std::vector<Recompute::Kind> recompute;
+    bool offloads_optimizer = false;             // its state may stand in host memory
     std::vector<ContextMethod> context_methods;  // ways to spread a sequence; empty: none
     bool default_sequence_parallel = false;      // whenever tensor > 1 and it divides
     int default_zero_stage = 0;
@@ -76,11 +77,15 @@ struct Framework {
     bool by_name_only = false;                   // no version that is meant where none is named
     VersionRuns runs;                            // plan/framework_version.h chooses by it
     std::map<std::string, std::string> sources;  // by field, and by group of costs
+    bool operator==(const Framework&) const = default;
 };
 
 // "name" or "name@version"; UserError with the nearest for an unknown one.
 const Framework& framework_named(std::string_view reference);
 const Framework* find_framework(std::string_view reference);  // nullptr for an unknown one
+// A plan's: also one of the user's own.
+const Framework& framework_named(const FrameworkRef& ref);
+const Framework* find_framework(const FrameworkRef& ref);
 std::vector<std::string> framework_names();
 std::vector<std::string> framework_versions(std::string_view name);  // the newest last; none of an unknown name
 

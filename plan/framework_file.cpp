@@ -3,146 +3,164 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "hardware/fields.h"
+#include "plan/framework_fields.h"
 
 namespace foretrain {
 
 namespace {
 
 constexpr const char* framework_format = "foretrain.framework/1";
-constexpr double most_us = 1e9;
+
+const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
+const std::vector<std::string> recompute_names{"none",    "selective", "full",         "block",
+                                               "segment", "every",     "selective_op", "offload"};
+const std::vector<std::string> context_method_names{"ring", "all-to-all"};
+const std::vector<std::string> precision_names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
+const std::vector<std::string> attention_names{"unfused", "flash1", "flash2", "flash3", "cudnn"};
+const std::vector<std::string> half_gradient_names{"fp32", "bf16", "fp16"};
 
 // Element i of an enum whose values these are the names of.
 template <class Enum>
-void list_of(const Json& value, const char* key, const std::vector<std::string>& names, std::vector<Enum>& out) {
-    if (!value.has(key)) return;
+void list_of(FieldReader& in, const char* key, const std::vector<std::string>& names, std::vector<Enum>& out) {
+    const Json value = in.take(key);
+    if (value.is_null()) return;
     out.clear();
-    for (const Json& item : value.at(key).items()) out.push_back(static_cast<Enum>(item.one_of(names)));
+    for (const Json& item : value.items()) out.push_back(static_cast<Enum>(item.one_of(names)));
 }
 
-void flag(const Json& value, const char* key, bool& out) {
-    if (value.has(key)) out = value.at(key).boolean();
+template <class Enum>
+Json list_of(const std::vector<Enum>& values, const std::vector<std::string>& names) {
+    Json out = Json::array();
+    for (const Enum v : values) out.push(Json(names[static_cast<std::size_t>(v)]));
+    return out;
 }
 
-void number(const Json& value, const char* key, double& out, double least, double most) {
-    if (value.has(key)) out = value.at(key).number(least, most);
+void stages_of(FieldReader& in, const char* key, int least, std::vector<int>& out) {
+    const Json value = in.take(key);
+    if (value.is_null()) return;
+    out.clear();
+    for (const Json& z : value.items()) out.push_back(static_cast<int>(z.integer(least, 3)));
 }
 
-void integer(const Json& value, const char* key, std::int64_t& out, std::int64_t least, std::int64_t most) {
-    if (value.has(key)) out = value.at(key).integer(least, most);
+Json stages_of(const std::vector<int>& stages) {
+    Json out = Json::array();
+    for (const int z : stages) out.push(Json(z));
+    return out;
 }
 
-void steps(const Json& value, const char* key, const char* what, Steps& out) {
-    if (value.has(key)) out = by_count(value.at(key), what, 0, most_us);
-}
-
-// {"bf16": {"1": 1, "1500": 1.3}}: what is not named stays as it was.
-void steps_by_type(const Json& value, const char* key, double least, double most, StepsByType& out) {
-    if (!value.has(key)) return;
-    const Json types = value.at(key);
-    for (const std::string& name : types.keys()) {
-        const auto type = dtype_from_name(name);
-        if (!type) types.at(name).fail("\"" + name + "\"", "an element type as key");
-        out[*type] = by_count(types.at(name), "TFLOP/s", least, most);
+void read_abilities(FieldReader& in, const Json& value, Framework& f) {
+    stages_of(in, "zero_stages", 0, f.zero_stages);
+    stages_of(in, "zero_stages_in_part", 1, f.zero_stages_in_part);
+    list_of(in, "schedules", schedule_names, f.schedules);
+    list_of(in, "recompute", recompute_names, f.recompute);
+    list_of(in, "context_methods", context_method_names, f.context_methods);
+    if (const Json precisions = in.take("precisions"); !precisions.is_null()) {
+        f.precisions.clear();
+        for (const Json& p : precisions.items())
+            f.precisions.push_back(*dtype_from_name(precision_names[p.one_of(precision_names)]));
     }
+    if (const Json type = in.take("half_gradient"); !type.is_null())
+        f.half_gradient = *dtype_from_name(half_gradient_names[type.one_of(half_gradient_names)]);
+    f.by_name_only = false;                                       // each version's own
+    if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
+    visit(in, f);
 }
 
-void operations(const Json& value, const char* key, Operations& out) {
-    if (!value.has(key)) return;
-    const Json both = value.at(key);
-    both.only_keys({"forward", "backward"});
-    out = {both.at("forward").integer(0, 100000), both.at("backward").integer(0, 100000)};
+Json abilities_of(Framework f) {
+    Json out = Json::object(), precisions = Json::array();
+    for (const DType t : f.precisions) precisions.push(Json(name_of(t)));
+    out.set("zero_stages", stages_of(f.zero_stages))
+        .set("zero_stages_in_part", stages_of(f.zero_stages_in_part))
+        .set("schedules", list_of(f.schedules, schedule_names))
+        .set("recompute", list_of(f.recompute, recompute_names))
+        .set("context_methods", list_of(f.context_methods, context_method_names))
+        .set("precisions", std::move(precisions))
+        .set("half_gradient", name_of(f.half_gradient));
+    FieldWriter w(out);
+    visit(w, f);
+    return out;
 }
 
-void read_host(const Json& value, HostCosts& h) {
-    value.only_keys({"forward_operations", "backward_operations", "operation_us", "collective_us", "recompute_us",
-                     "embedding_operations", "head_operations", "waits_for_messages", "waits_for_batches"});
-    integer(value, "forward_operations", h.forward_operations, 0, 100000);
-    integer(value, "backward_operations", h.backward_operations, 0, 100000);
-    steps(value, "operation_us", "TFLOP/s", h.operation_us);
-    steps(value, "collective_us", "ranks", h.collective_us);
-    number(value, "recompute_us", h.recompute_us, 0, most_us);
-    operations(value, "embedding_operations", h.embedding);
-    operations(value, "head_operations", h.head);
-    flag(value, "waits_for_messages", h.waits_for_messages);
-    flag(value, "waits_for_batches", h.waits_for_batches);
+template <class Costs>
+void read_group(FieldReader& costs, const char* key, Costs& out) {
+    const Json value = costs.take(key);
+    if (value.is_null()) return;
+    FieldReader in(value);
+    visit(in, out);
+    in.finish();
 }
 
-void read_stall(const Json& value, StallCosts& s) {
-    value.only_keys({"forward_us", "backward_us", "step_us"});
-    number(value, "forward_us", s.forward_us, 0, most_us);
-    number(value, "backward_us", s.backward_us, 0, most_us);
-    number(value, "step_us", s.step_us, 0, most_us);
+template <class Costs>
+Json group_of(Costs costs) {
+    Json out = Json::object();
+    FieldWriter w(out);
+    visit(w, costs);
+    return out;
 }
 
-void read_messages(const Json& value, MessageCosts& m) {
-    value.only_keys({"each_us", "interleaved", "split"});
-    number(value, "each_us", m.each_us, 0, most_us);
-    integer(value, "interleaved", m.interleaved, 0, 1000);
-    flag(value, "split", m.split);
-}
-
-void read_overlap(const Json& value, OverlapCosts& o) {
-    value.only_keys({"tensor_forward", "tensor_backward", "tensor_in_pieces", "data_inside", "data_across",
-                     "data_takes", "parameters_take", "parameters_rank_us"});
-    integer(value, "tensor_forward", o.tensor.forward, 0, 1000);
-    integer(value, "tensor_backward", o.tensor.backward, 0, 1000);
-    if (value.has("tensor_in_pieces")) {
-        const Json pieces = value.at("tensor_in_pieces");
-        pieces.only_keys({"forward", "backward"});
-        o.tensor_in_pieces = {pieces.at("forward").integer(0, 1000), pieces.at("backward").integer(0, 1000)};
-    }
-    integer(value, "data_inside", o.data_inside, 0, 1000);
-    integer(value, "data_across", o.data_across, 0, 1000);
-    integer(value, "data_takes", o.data_takes, 1000, 30000);
-    integer(value, "parameters_take", o.parameters_take, 0, 1000);
-    number(value, "parameters_rank_us", o.parameters_rank_us, 0, most_us);
-}
-
-void read_traffic(const Json& value, TrafficFactors& t) {
-    value.only_keys({"stream_forward", "stream_backward", "activation_forward", "activation_backward", "loss"});
-    number(value, "stream_forward", t.stream_forward, 0.1, 100);
-    number(value, "stream_backward", t.stream_backward, 0.1, 100);
-    number(value, "activation_forward", t.activation_forward, 0.1, 100);
-    number(value, "activation_backward", t.activation_backward, 0.1, 100);
-    number(value, "loss", t.loss, 0.1, 100);
-}
-
-ExpertCosts::Operations operations(const Json& value) {
-    value.only_keys({"layer", "each"});
-    return {value.at("layer").number(0, 100000), value.at("each").number(0, 100000)};
+// {"layer": 10, "each": 2}, both or none.
+void read_operations(FieldReader& experts, const char* key, ExpertCosts::Operations& out) {
+    const Json value = experts.take(key);
+    if (value.is_null()) return;
+    FieldReader in(value);
+    for (const char* part : {"layer", "each"}) in.require(part);
+    visit(in, out);
+    in.finish();
 }
 
 void read_experts(const Json& value, ExpertCosts& e) {
-    value.only_keys({"forward_operations", "backward_operations", "host_takes", "gap_us", "stall_takes", "exchange",
-                     "once_per_node", "traffic", "imbalance"});
-    if (value.has("forward_operations")) e.forward_operations = operations(value.at("forward_operations"));
-    if (value.has("backward_operations")) e.backward_operations = operations(value.at("backward_operations"));
-    number(value, "host_takes", e.host_takes, 0, 100);
-    number(value, "gap_us", e.gap_us, 0, most_us);
-    number(value, "stall_takes", e.stall_takes, 0, 100);
-    if (value.has("exchange")) e.exchange = by_count(value.at("exchange"), "devices of a node", 0, 1000);
-    flag(value, "once_per_node", e.once_per_node);
-    number(value, "traffic", e.traffic, 0.01, 100);
-    number(value, "imbalance", e.imbalance, 1, 1000);
+    FieldReader in(value);
+    read_operations(in, "forward_operations", e.forward_operations);
+    read_operations(in, "backward_operations", e.backward_operations);
+    visit(in, e);
+    in.finish();
+}
+
+Json experts_of(const ExpertCosts& e) {
+    Json out = group_of(e);
+    return out.set("forward_operations", group_of(e.forward_operations))
+        .set("backward_operations", group_of(e.backward_operations));
 }
 
 UnfusedAttention unfused_from(const Json& value) {
-    value.only_keys({"product_efficiency", "forward_bytes", "backward_bytes", "softmax_multiple",
-                     "without_softmax_kernel", "operations_without", "unaligned_products"});
     UnfusedAttention u;
-    u.product_efficiency = value.at("product_efficiency").number(0.01, 1);
-    u.forward_bytes = value.at("forward_bytes").number(4, 1000);
-    u.backward_bytes = value.at("backward_bytes").number(8, 1000);
-    integer(value, "softmax_multiple", u.softmax_multiple, 1, 1024);
-    number(value, "without_softmax_kernel", u.without_softmax_kernel, 1, 100);
-    integer(value, "operations_without", u.operations_without, 0, 1000);
-    number(value, "unaligned_products", u.unaligned_products, 1, 100);
+    FieldReader in(value);
+    for (const char* key : {"product_efficiency", "forward_bytes", "backward_bytes"}) in.require(key);
+    visit(in, u);
+    in.finish();
     return u;
+}
+
+// By the device's dense bf16 peak in TFLOP/s.
+void read_kinds(const Json& value, std::vector<std::pair<int, AttentionKind>>& out) {
+    out.clear();
+    for (const std::string& from : value.keys()) {
+        int peak = 0;
+        const auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), peak);
+        if (error != std::errc{} || end != from.data() + from.size() || peak < 1)
+            value.at(from).fail("\"" + from + "\"", "TFLOP/s as key");
+        out.emplace_back(peak, static_cast<AttentionKind>(value.at(from).one_of(attention_names)));
+    }
+    std::sort(out.begin(), out.end());
+}
+
+void read_memory(const Json& value, MemoryCosts& m) {
+    FieldReader in(value);
+    if (const Json kinds = in.take("attention"); !kinds.is_null()) read_kinds(kinds, m.attention);
+    visit(in, m);
+    in.finish();
+}
+
+Json memory_of(const MemoryCosts& m) {
+    Json out = group_of(m), kinds = Json::object();
+    for (const auto& [from, kind] : m.attention)
+        kinds.set(std::to_string(from), attention_names[static_cast<std::size_t>(kind)]);
+    return out.set("attention", std::move(kinds));
 }
 
 // Unfused, or factors on what was measured, never both.
@@ -154,138 +172,32 @@ void read_attention(const Json& value, SoftwareCosts& c) {
         return;
     }
     for (const Json& item : value.items()) {
-        item.only_keys({"measured", "forward", "backward"});
-        c.attention.push_back(
-            {item.at("measured").string(), item.at("forward").number(0.1, 100), item.at("backward").number(0.1, 100)});
+        FieldReader in(item);
+        for (const char* key : {"measured", "forward", "backward"}) in.require(key);
+        visit(in, c.attention.emplace_back());
+        in.finish();
     }
+}
+
+Json attention_of(const SoftwareCosts& c) {
+    if (c.unfused.product_efficiency > 0) return group_of(c.unfused);
+    Json out = Json::array();
+    for (const AttentionFactor& factor : c.attention) out.push(group_of(factor));
+    return out;
 }
 
 void read_costs(const Json& value, SoftwareCosts& c) {
-    value.only_keys({"host", "stall", "messages", "overlap", "traffic", "experts", "attention", "unfused_attention",
-                     "straggling", "gemm"});
-    if (value.has("host")) read_host(value.at("host"), c.host);
-    if (value.has("stall")) read_stall(value.at("stall"), c.stall);
-    if (value.has("messages")) read_messages(value.at("messages"), c.messages);
-    if (value.has("overlap")) read_overlap(value.at("overlap"), c.overlap);
-    if (value.has("traffic")) read_traffic(value.at("traffic"), c.traffic);
-    if (value.has("experts")) read_experts(value.at("experts"), c.experts);
-    if (value.has("attention")) read_attention(value.at("attention"), c);
-    number(value, "straggling", c.straggling, 0, 1);
-    steps_by_type(value, "gemm", 0.1, 10, c.gemm);
-    if (value.has("unfused_attention")) c.unfused_if_asked = unfused_from(value.at("unfused_attention"));
-}
-
-void steps_of_mib(const Json& value, const char* key, const char* what, Steps& out) {
-    constexpr double most = 1 << 20;
-    if (value.has(key)) out = by_count(value.at(key), what, 0, most);
-}
-
-void read_memory(const Json& value, MemoryCosts& m) {
-    value.only_keys({"hidden_dropout",
-                     "attention_dropout",
-                     "norm_statistics",
-                     "second_output",
-                     "attention",
-                     "native_logit_bytes",
-                     "compiled_logit_bytes",
-                     "logit_bytes",
-                     "head_gradient",
-                     "library_mib",
-                     "deterministic_mib",
-                     "library_handles",
-                     "layer_mib",
-                     "overlap_workspaces",
-                     "grouped_workspaces",
-                     "own_layer_mib",
-                     "unsharded_mib",
-                     "gradient_shapes",
-                     "attention_mask",
-                     "idle_rings",
-                     "messages",
-                     "slack"});
-    constexpr std::int64_t some = 1000;
-    number(value, "hidden_dropout", m.hidden_dropout, 0, 1);
-    number(value, "attention_dropout", m.attention_dropout, 0, 1);
-    integer(value, "norm_statistics", m.norm_statistics, 0, some);
-    flag(value, "second_output", m.second_output);
-    if (value.has("attention")) {
-        const Json kinds = value.at("attention");
-        m.attention.clear();
-        for (const std::string& from : kinds.keys())
-            m.attention.emplace_back(
-                std::stoi(from),
-                static_cast<AttentionKind>(kinds.at(from).one_of({"unfused", "flash1", "flash2", "flash3", "cudnn"})));
-        std::sort(m.attention.begin(), m.attention.end());
-    }
-    if (value.has("native_logit_bytes"))
-        m.native_logit_bytes = by_count(value.at("native_logit_bytes"), "TFLOP/s", 0, 64);
-    integer(value, "compiled_logit_bytes", m.compiled_logit_bytes, 0, 64);
-    integer(value, "logit_bytes", m.logit_bytes, 0, 64);
-    flag(value, "head_gradient", m.head_gradient);
-    steps_of_mib(value, "library_mib", "TFLOP/s", m.library_mib);
-    number(value, "deterministic_mib", m.deterministic_mib, 0, 1 << 20);
-    integer(value, "library_handles", m.library_handles, 0, some);
-    steps_of_mib(value, "layer_mib", "TFLOP/s", m.layer_mib);
-    integer(value, "overlap_workspaces", m.overlap_workspaces, 0, some);
-    integer(value, "grouped_workspaces", m.grouped_workspaces, 0, some);
-    steps_of_mib(value, "own_layer_mib", "ranks", m.own_layer_mib);
-    number(value, "unsharded_mib", m.unsharded_mib, 0, 1 << 20);
-    flag(value, "gradient_shapes", m.gradient_shapes);
-    flag(value, "attention_mask", m.attention_mask);
-    flag(value, "idle_rings", m.idle_rings);
-    integer(value, "messages", m.messages, 0, some);
-    number(value, "slack", m.slack, 0, 100);
-}
-
-void read_abilities(const Json& value, Framework& f) {
-    flag(value, "runnable", f.runnable);
-    f.by_name_only = false;  // each version's own
-    flag(value, "by_name_only", f.by_name_only);
-    if (value.has("zero_stages")) {
-        f.zero_stages.clear();
-        for (const Json& z : value.at("zero_stages").items())
-            f.zero_stages.push_back(static_cast<int>(z.integer(0, 3)));
-    }
-    if (value.has("zero_stages_in_part")) {
-        f.zero_stages_in_part.clear();
-        for (const Json& z : value.at("zero_stages_in_part").items())
-            f.zero_stages_in_part.push_back(static_cast<int>(z.integer(1, 3)));
-    }
-    list_of(value, "schedules", {"gpipe", "1f1b"}, f.schedules);
-    flag(value, "has_tensor_ranks", f.has_tensor_ranks);
-    flag(value, "has_pipeline", f.has_pipeline);
-    flag(value, "interleaves", f.interleaves);
-    flag(value, "routes_experts", f.routes_experts);
-    flag(value, "fills_stages", f.fills_stages);
-    if (value.has("precisions")) {
-        f.precisions.clear();
-        const std::vector<std::string> names{"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"};
-        for (const Json& p : value.at("precisions").items())
-            f.precisions.push_back(*dtype_from_name(names[p.one_of(names)]));
-    }
-    list_of(value, "recompute", {"none", "selective", "full", "block", "segment", "every"}, f.recompute);
-    list_of(value, "context_methods", {"ring", "all-to-all"}, f.context_methods);
-    flag(value, "default_sequence_parallel", f.default_sequence_parallel);
-    if (value.has("default_zero_stage"))
-        f.default_zero_stage = static_cast<int>(value.at("default_zero_stage").integer(0, 3));
-    flag(value, "default_gradient_overlap", f.default_overlap.gradient_reduce);
-    flag(value, "default_parameter_overlap", f.default_overlap.parameter_gather);
-    flag(value, "default_tensor_overlap", f.default_overlap.tensor);
-    if (value.has("half_gradient")) {
-        const std::vector<std::string> names{"fp32", "bf16", "fp16"};
-        f.half_gradient = *dtype_from_name(names[value.at("half_gradient").one_of(names)]);
-    }
-    flag(value, "reduces_whole", f.reduces_whole);
-    steps_by_type(value, "quantised_weights", 0, 8, f.quantised_weights);
-    integer(value, "vocab_multiple", f.vocab_multiple, 1, 1 << 20);
-    flag(value, "loss_fp32_copy", f.loss_fp32_copy);
-    flag(value, "recompute_stops_early", f.recompute_stops_early);
-    integer(value, "reserved_bytes", f.reserved.value, 0, std::int64_t{1} << 40);
-    flag(value, "builds_on_host", f.builds_on_host);
-    flag(value, "checkpoints_beside", f.checkpoints_beside);
-    if (value.has("step_spread")) f.step_spread_assumed = false;  // that of the version that it is like
-    number(value, "step_spread", f.step_spread, 0, widest_spread);
-    flag(value, "step_spread_assumed", f.step_spread_assumed);
+    FieldReader in(value);
+    read_group(in, "host", c.host);
+    read_group(in, "stall", c.stall);
+    read_group(in, "messages", c.messages);
+    read_group(in, "overlap", c.overlap);
+    read_group(in, "traffic", c.traffic);
+    if (const Json experts = in.take("experts"); !experts.is_null()) read_experts(experts, c.experts);
+    if (const Json attention = in.take("attention"); !attention.is_null()) read_attention(attention, c);
+    if (const Json asked = in.take("unfused_attention"); !asked.is_null()) c.unfused_if_asked = unfused_from(asked);
+    visit(in, c);
+    in.finish();
 }
 
 // Those that need no source: what is no figure, and what the source of another figure says.
@@ -295,11 +207,8 @@ bool needs_source(const std::string& key) {
     return true;
 }
 
-std::string text_of(const Json& value, const char* key) { return value.has(key) ? value.at(key).string() : ""; }
-
 // "2022-05", which sorts as texts do.
-std::string month_of(const Json& value, const char* key) {
-    const std::string month = text_of(value, key);
+void check_month(const Json& value, const char* key, const std::string& month) {
     const auto digits = [&](std::size_t from, std::size_t n) {
         return std::all_of(month.begin() + static_cast<std::ptrdiff_t>(from),
                            month.begin() + static_cast<std::ptrdiff_t>(from + n),
@@ -307,97 +216,156 @@ std::string month_of(const Json& value, const char* key) {
     };
     if (!month.empty() && (month.size() != 7 || month[4] != '-' || !digits(0, 4) || !digits(5, 2)))
         value.at(key).fail(value.at(key).found(), "a month, as in 2022-05");
-    return month;
 }
 
 VersionRuns runs_from(const Json& value) {
-    value.only_keys({"from_month", "until_month", "from_release", "until_release", "details", "compiled"});
-    VersionRuns runs{.from_month = month_of(value, "from_month"),
-                     .until_month = month_of(value, "until_month"),
-                     .from_release = text_of(value, "from_release"),
-                     .until_release = text_of(value, "until_release"),
-                     .details = {}};
-    if (value.has("details"))
-        for (const Json& word : value.at("details").items()) runs.details.push_back(word.string());
-    flag(value, "compiled", runs.compiled);
+    VersionRuns runs;
+    FieldReader in(value);
+    visit(in, runs);
+    if (const Json details = in.take("details"); !details.is_null())
+        for (const Json& word : details.items()) runs.details.push_back(word.string());
+    in.finish();
+    check_month(value, "from_month", runs.from_month);
+    check_month(value, "until_month", runs.until_month);
     return runs;
 }
 
-void read_sources(const Json& version, Framework& f) {
-    if (version.has("sources")) {
-        const Json sources = version.at("sources");
-        for (const std::string& key : sources.keys()) f.sources[key] = sources.at(key).string();
-    }
+Json runs_of(VersionRuns runs) {
+    Json out = Json::object(), details = Json::array();
+    FieldWriter w(out);
+    visit(w, runs);
+    for (const std::string& word : runs.details) details.push(Json(word));
+    return out.set("details", std::move(details));
+}
+
+// Each figure has a source, in its version or in that which it is like; else `otherwise`, unless empty.
+void read_sources(const Json& version, const std::string& otherwise, Framework& f) {
+    const Json stated = version.get("sources");
+    if (!stated.is_null())
+        for (const std::string& key : stated.keys()) f.sources[key] = stated.at(key).string();
+    const auto check_source = [&](const Json& group, const std::string& key) {
+        if (!otherwise.empty() && !stated.has(key)) f.sources[key] = otherwise;
+        if (f.sources.count(key) == 0) group.at(key).fail("no source", "one in \"sources\" for each figure");
+    };
     for (const std::string& key : version.keys())
-        if (needs_source(key) && f.sources.count(key) == 0)
-            version.at(key).fail("no source", "one in \"sources\" for each figure");
+        if (needs_source(key)) check_source(version, key);
     if (!version.has("costs")) return;
-    for (const std::string& key : version.at("costs").keys())
-        if (f.sources.count(key) == 0)
-            version.at("costs").at(key).fail("no source", "one in \"sources\" for each group of costs");
+    for (const std::string& key : version.at("costs").keys()) check_source(version.at("costs"), key);
+}
+
+// What a version says, on top of what it is like.
+void read_version(FieldReader& in, const Json& version, Framework& f) {
+    read_abilities(in, version, f);
+    if (const Json costs = in.take("costs"); !costs.is_null()) read_costs(costs, f.costs);
+    if (const Json memory = in.take("memory"); !memory.is_null()) read_memory(memory, f.memory);
+    if (const Json runs = in.take("stands_for"); !runs.is_null()) f.runs = runs_from(runs);
+    in.take("sources");
+    in.finish();
+}
+
+using Find = const Framework* (*)(std::string_view reference);
+
+// The version that another begins as a copy of: one before it in its file, or a profile that `find` knows.
+Framework begun_as(const Json& like, const std::vector<Framework>& all, std::size_t first, Find find) {
+    const std::string name = like.string();
+    if (find != nullptr && name.find('@') != std::string::npos) {
+        if (const Framework* f = find(name)) return *f;
+        UnknownFramework unknown = unknown_framework(name);
+        like.fail(like.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
+    }
+    std::vector<std::string> before;
+    for (std::size_t i = first; i < all.size(); ++i) before.push_back(all[i].version);
+    return all[first + like.one_of(before)];
+}
+
+void read_file(const Json& file, Find find, std::vector<Framework>& out) {
+    file.only_keys({"format", "name", "versions"});
+    file.at("format").one_of({framework_format});
+    const std::size_t first = out.size();
+    for (const Json& version : file.at("versions").items()) {
+        FieldReader in(version);
+        Framework f;
+        if (const Json like = in.take("like"); !like.is_null()) f = begun_as(like, out, first, find);
+        // Whose runs it stands for is each version's own.
+        f.runs = {};
+        f.sources.erase("stands_for");
+        f.name = file.at("name").name();
+        in.require("version");
+        f.version = in.take("version").name();
+        read_version(in, version, f);
+        read_sources(version, "", f);
+        out.push_back(std::move(f));
+    }
+}
+
+// Whether a reader takes the same for it as for a profile that says nothing.
+Json without_defaults(const Json& value, const Json& defaults) {
+    Json out = Json::object();
+    for (const std::string& key : value.keys())
+        if (value.at(key).dump(-1) != defaults.get(key).dump(-1)) out.set(key, value.at(key));
+    return out;
+}
+
+Json version_of(const Framework& f) {
+    const Framework nothing;
+    Json out = Json::object();
+    out.set("version", f.version);
+    const Json abilities = without_defaults(abilities_of(f), abilities_of(nothing));
+    for (const std::string& key : abilities.keys()) out.set(key, abilities.at(key));
+    if (f.memory != nothing.memory) out.set("memory", memory_of(f.memory));
+    const Json costs = without_defaults(costs_to_json(f.costs), costs_to_json(nothing.costs));
+    if (!costs.keys().empty()) out.set("costs", costs);
+    if (f.runs != nothing.runs) out.set("stands_for", runs_of(f.runs));
+    Json sources = Json::object();
+    for (const auto& [key, source] : f.sources) sources.set(key, source);
+    return out.set("sources", std::move(sources));
 }
 
 }  // namespace
 
 void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
-    const Json file = Json::parse(preset.text, "framework " + std::string(preset.name));
-    file.only_keys({"format", "name", "versions"});
-    file.at("format").one_of({framework_format});
-    const std::size_t first = out.size();
-    for (const Json& version : file.at("versions").items()) {
-        version.only_keys({"version",
-                           "like",
-                           "runnable",
-                           "zero_stages",
-                           "zero_stages_in_part",
-                           "has_tensor_ranks",
-                           "has_pipeline",
-                           "schedules",
-                           "interleaves",
-                           "routes_experts",
-                           "fills_stages",
-                           "precisions",
-                           "recompute",
-                           "context_methods",
-                           "default_sequence_parallel",
-                           "default_zero_stage",
-                           "default_gradient_overlap",
-                           "default_parameter_overlap",
-                           "half_gradient",
-                           "reduces_whole",
-                           "default_tensor_overlap",
-                           "quantised_weights",
-                           "by_name_only",
-                           "vocab_multiple",
-                           "loss_fp32_copy",
-                           "recompute_stops_early",
-                           "reserved_bytes",
-                           "builds_on_host",
-                           "checkpoints_beside",
-                           "step_spread",
-                           "step_spread_assumed",
-                           "costs",
-                           "memory",
-                           "stands_for",
-                           "sources"});
-        Framework f;
-        if (version.has("like")) {
-            std::vector<std::string> before;
-            for (std::size_t i = first; i < out.size(); ++i) before.push_back(out[i].version);
-            f = out[first + version.at("like").one_of(before)];
-        }
-        // Whose runs it stands for is each version's own.
-        f.runs = {};
-        f.sources.erase("stands_for");
-        f.name = file.at("name").string();
-        f.version = version.at("version").string();
-        read_abilities(version, f);
-        if (version.has("costs")) read_costs(version.at("costs"), f.costs);
-        if (version.has("memory")) read_memory(version.at("memory"), f.memory);
-        if (version.has("stands_for")) f.runs = runs_from(version.at("stands_for"));
-        read_sources(version, f);
-        out.push_back(std::move(f));
-    }
+    read_file(Json::parse(preset.text, "framework " + std::string(preset.name)), nullptr, out);
+}
+
+std::vector<Framework> frameworks_from_json(const Json& file) {
+    std::vector<Framework> out;
+    read_file(file, find_framework, out);
+    return out;
+}
+
+Json framework_file_json(const std::vector<Framework>& versions) {
+    Json list = Json::array();
+    for (const Framework& f : versions) list.push(version_of(f));
+    Json out = Json::object();
+    return out.set("format", framework_format).set("name", versions.front().name).set("versions", std::move(list));
+}
+
+Json costs_to_json(const SoftwareCosts& c) {
+    Json out = Json::object();
+    out.set("host", group_of(c.host))
+        .set("stall", group_of(c.stall))
+        .set("messages", group_of(c.messages))
+        .set("overlap", group_of(c.overlap))
+        .set("traffic", group_of(c.traffic))
+        .set("experts", experts_of(c.experts))
+        .set("attention", attention_of(c));
+    if (c.unfused_if_asked.product_efficiency > 0) out.set("unfused_attention", group_of(c.unfused_if_asked));
+    SoftwareCosts rest = c;
+    FieldWriter w(out);
+    visit(w, rest);
+    return out;
+}
+
+SoftwareCosts costs_from_json(const Json& costs) {
+    SoftwareCosts out;
+    read_costs(costs, out);
+    return out;
+}
+
+void override_framework(Framework& f, const Json& overrides) {
+    FieldReader in(overrides);
+    read_version(in, overrides, f);
+    read_sources(overrides, "stated in the plan", f);
 }
 
 }  // namespace foretrain

@@ -7,15 +7,28 @@
 //
 //   std::vector<Framework> out;
 //   read_frameworks({"megatron-lm", text}, out);      // appends each version
+//   frameworks_from_json(Json::parse_file("mine.json"))
+//
+// A user's file has the same form, and its versions may also be like an embedded one ("like": "megatron-lm@2024").
 #pragma once
 
 #include <vector>
 
+#include "base/json.h"
 #include "base/preset.h"
 #include "plan/framework.h"
 
 namespace foretrain {
 
-void read_frameworks(const Preset& preset, std::vector<Framework>& out);
+void read_frameworks(const Preset& preset, std::vector<Framework>& out);  // an embedded file
+std::vector<Framework> frameworks_from_json(const Json& file);
+// Whole, like no other: what reads back equal. Precondition: at least one, all of one name.
+Json framework_file_json(const std::vector<Framework>& versions);
+
+Json costs_to_json(const SoftwareCosts& costs);
+SoftwareCosts costs_from_json(const Json& costs);
+
+// What a version could say, on top of `f`. Where there are no sources of their own, the plan is the source.
+void override_framework(Framework& f, const Json& overrides);
 
 }  // namespace foretrain

@@ -21,6 +21,8 @@ std::string_view name_of(Recompute::Kind kind) {
         case Recompute::Kind::block: return "block N";
         case Recompute::Kind::segment: return "segment N";
         case Recompute::Kind::every: return "every N";
+        case Recompute::Kind::operators: return "selective_op";
+        case Recompute::Kind::offload: return "offload N";
     }
     return "?";
 }
@@ -33,6 +35,8 @@ std::string describe(const Recompute& recompute) {
         case Recompute::Kind::block: return fmt::format("block {}", recompute.layers);
         case Recompute::Kind::segment: return fmt::format("segment {}", recompute.layers);
         case Recompute::Kind::every: return fmt::format("every {}", recompute.layers);
+        case Recompute::Kind::operators: return "selective_op";
+        case Recompute::Kind::offload: return fmt::format("offload {}", recompute.layers);
     }
     return "?";
 }
@@ -51,6 +55,7 @@ std::string describe(const Parallelism& p) {
     if (p.virtual_pipeline != 1) s += fmt::format(" v {}", p.virtual_pipeline);
     s += fmt::format(" dp {} zero {} mbs {} {}{} recompute {}", p.data, describe_zero(p), p.micro_batch_size,
                      name_of(p.schedule), p.sequence_parallel ? " sp" : "", describe(p.recompute));
+    if (p.optimizer_on_host) s += " optimizer on host";
     if (!p.stage_layers.empty()) s += fmt::format(" layers {}", fmt::join(p.stage_layers, ","));
     if (p.first_stage_layers != 0) s += fmt::format(" first {}", p.first_stage_layers);
     if (p.last_stage_layers != 0) s += fmt::format(" last {}", p.last_stage_layers);

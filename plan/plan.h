@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "hardware/cluster_spec.h"
 #include "models/model_spec.h"
+#include "plan/framework_ref.h"
 #include "plan/rank_grid.h"
 
 namespace foretrain {
@@ -25,9 +26,12 @@ enum class Schedule : std::uint8_t { gpipe, one_f_one_b };
 // the group a block at a time, or the split by tokens is exchanged for one by heads and back.
 enum class ContextMethod : std::uint8_t { ring, all_to_all };
 
-// Activation checkpointing. `layers` is the n of block_layers and the k of segment_layers and every.
+// What a layer keeps for its backward pass. `layers` is the n of block_layers and of offload's activation_layers
+// and the k of segment_layers and every. operators: the results of attention, of the products before it and of the
+// activation, as users of FSDP checkpoint operator by operator ("selective_op"); offload: nothing is computed again,
+// but what the first n layers of a stage keep waits in host memory.
 struct Recompute {
-    enum class Kind : std::uint8_t { none, selective, full, block, segment, every };
+    enum class Kind : std::uint8_t { none, selective, full, block, segment, every, operators, offload };
     Kind kind = Kind::none;
     std::int64_t layers = 0;
     auto operator<=>(const Recompute&) const = default;
@@ -105,6 +109,7 @@ struct Parallelism {
     std::int64_t micro_batch_size = 1;
     Schedule schedule = Schedule::one_f_one_b;
     Recompute recompute;
+    bool optimizer_on_host = false;  // its state is in host memory, and updated there
     // Which layers a stage holds, see plan/layers_by_chunk.h; left as they are: even.
     std::vector<std::int64_t> stage_layers;  // by chunk, in the model's order
     std::int64_t first_stage_layers = 0;     // 0: as the other stages
@@ -128,7 +133,7 @@ struct Parallelism {
 struct Plan {
     ModelSpec model;
     ClusterSpec cluster;
-    std::string framework;  // profile name, plan/framework.h
+    FrameworkRef framework;
     Training training;
     Parallelism parallelism;
 

@@ -23,7 +23,13 @@ using Kind = Recompute::Kind;
 
 const std::vector<std::string> schedule_names{"gpipe", "1f1b"};
 const std::vector<std::string> context_method_names{"ring", "all-to-all"};
-const std::vector<std::string> recompute_words{"none", "selective", "full"};
+struct RecomputeWord {
+    const char* word;
+    Kind kind;
+};
+constexpr RecomputeWord recompute_word_kinds[] = {
+    {"none", Kind::none}, {"selective", Kind::selective}, {"full", Kind::full}, {"selective_op", Kind::operators}};
+const std::vector<std::string> recompute_words{"none", "selective", "full", "selective_op"};
 
 // The forms of recompute that carry a count: in a file {"block_layers": 2}, in a text "block 2".
 struct CountedRecompute {
@@ -172,9 +178,7 @@ Training training_from(const Json& value) {
 }
 
 Recompute recompute_from(const Json& value) {
-    if (value.is_string() && value.string() == "selective_op")  // operator by operator, as users of FSDP do
-        value.unsupported(value.found(), fmt::format("{}", fmt::join(recompute_words, ", ")));
-    if (value.is_string()) return {static_cast<Kind>(value.one_of(recompute_words)), 0};
+    if (value.is_string()) return {recompute_word_kinds[value.one_of(recompute_words)].kind, 0};
     if (!value.is_object())
         value.fail(value.found(), "none, selective, full, or an object such as {\"block_layers\": 2}");
     value.only_keys({"block_layers", "segment_layers", "every", "modules"});
@@ -193,7 +197,31 @@ Recompute recompute_from(const Json& value) {
 Json recompute_to_json(const Recompute& r) {
     for (const CountedRecompute& c : counted_recompute)
         if (c.kind == r.kind) return Json::object().set(c.key, r.layers);
-    return Json(describe(r));
+    return Json(r.kind == Kind::offload ? "none" : describe(r));
+}
+
+// {"optimizer": "cpu", "activation_layers": 20}: state and saved tensors in host memory.
+void offload_from(const Json& value, Parallelism& p) {
+    value.only_keys({"optimizer", "parameters", "activation_layers"});
+    refuse_unless_neutral(value, "parameters", Json());
+    if (value.has("optimizer")) {
+        const Json optimizer = value.at("optimizer");
+        if (optimizer.one_of({"cpu", "nvme"}) == 1) optimizer.unsupported(optimizer.found(), "\"cpu\"");
+        p.optimizer_on_host = true;
+    }
+    if (!value.has("activation_layers")) return;
+    const Json layers = value.at("activation_layers");
+    if (p.recompute.kind != Kind::none)
+        layers.unsupported(fmt::format("{} beside recompute {}", layers.found(), describe(p.recompute)),
+                           "\"recompute\": \"none\", or the key left out");
+    p.recompute = {Kind::offload, layers.integer(1, largest)};
+}
+
+Json offload_to_json(const Parallelism& p) {
+    Json out = Json::object();
+    if (p.optimizer_on_host) out.set("optimizer", "cpu");
+    if (p.recompute.kind == Kind::offload) out.set("activation_layers", p.recompute.layers);
+    return out;
 }
 
 Overlap overlap_from(const Json& value, const Framework& framework) {
@@ -207,7 +235,6 @@ Overlap overlap_from(const Json& value, const Framework& framework) {
 
 // `data` is 0 where it is left out: complete() fills it in.
 Parallelism parallelism_from(const Json& value, const Framework& framework, const Training& training) {
-    refuse_unless_neutral(value, "offload", Json());
     Parallelism p;
     const auto size = [&](const char* key, std::int64_t& x) {
         if (value.has(key)) x = value.at(key).integer(1, largest);
@@ -239,6 +266,7 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
         p.schedule = static_cast<Schedule>(schedule.one_of(schedule_names));
     }
     if (value.has("recompute")) p.recompute = recompute_from(value.at("recompute"));
+    if (value.has("offload")) offload_from(value.at("offload"), p);
     if (value.has("stage_layers"))
         for (const Json& n : value.at("stage_layers").items()) p.stage_layers.push_back(n.integer(1, largest));
     size("first_stage_layers", p.first_stage_layers);
@@ -248,33 +276,6 @@ Parallelism parallelism_from(const Json& value, const Framework& framework, cons
     p.overlap = framework.default_overlap;
     if (value.has("overlap")) p.overlap = overlap_from(value.at("overlap"), framework);
     return p;
-}
-
-// "name", "name@version" or {"name", "version", "overrides"}
-std::string framework_from(const Json& value) {
-    Json name = value;
-    if (value.is_object()) {
-        value.only_keys({"name", "version", "overrides"});
-        refuse_unless_neutral(value, "overrides", Json());
-        name = value.at("name");
-    }
-    std::string found = name.string();
-    if (find_framework(found) == nullptr) {
-        UnknownFramework unknown = unknown_framework(found);
-        name.fail(name.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
-    }
-    if (!value.is_object() || !value.has("version")) return found;
-    const std::vector<std::string> versions = framework_versions(found);
-    if (versions.empty()) name.fail(name.found(), "a name without a version, beside \"version\"");
-    return fmt::format("{}@{}", found, versions[value.at("version").one_of(versions)]);
-}
-
-// A version that was named stays named.
-Json framework_to_json(const std::string& reference) {
-    const std::size_t at = reference.find('@');
-    if (at == std::string::npos) return Json(reference);
-    Json out = Json::object();
-    return out.set("name", reference.substr(0, at)).set("version", reference.substr(at + 1));
 }
 
 // A run record keeps what it likes at its top level; a plan does not.
@@ -347,7 +348,7 @@ Plan plan_from_json(const Json& value) {
     plan.model = model_from_json(value.at("model"));
     plan.cluster = cluster_from_json(value.at("cluster"));
     if (value.has("framework")) {
-        plan.framework = framework_from(value.at("framework"));
+        plan.framework = framework_from_json(value.at("framework"));
     } else {
         plan.framework = plan.cluster.default_framework;
     }
@@ -411,12 +412,13 @@ Json parallelism_to_json(const Parallelism& p) {
     if (p.first_stage_layers != 0) out.set("first_stage_layers", p.first_stage_layers);
     if (p.last_stage_layers != 0) out.set("last_stage_layers", p.last_stage_layers);
     if (p.embedding_and_head_as_layers) out.set("embedding_and_head_as_layers", true);
+    if (p.optimizer_on_host || p.recompute.kind == Kind::offload) out.set("offload", offload_to_json(p));
     return out.set("overlap", std::move(overlap));
 }
 
 Recompute recompute_from_text(const std::string& text) {
     const auto word = std::find(recompute_words.begin(), recompute_words.end(), text);
-    if (word != recompute_words.end()) return {static_cast<Kind>(word - recompute_words.begin()), 0};
+    if (word != recompute_words.end()) return {recompute_word_kinds[word - recompute_words.begin()].kind, 0};
     const std::size_t space = text.find_first_of(" :=");
     const std::string first = text.substr(0, space);
     for (const CountedRecompute& c : counted_recompute)

@@ -153,6 +153,7 @@ struct SoftwareCosts {
     ExpertCosts experts;
     std::vector<AttentionFactor> attention;
     UnfusedAttention unfused;
+    double host_update_ns = 0;          // of a parameter whose optimizer is on the host, by all processors of a node
     UnfusedAttention unfused_if_asked;  // where a plan asks for it and it is not the framework's own choice
     // All ranks wait for the slowest: of every operation, more for each doubling of the nodes.
     double straggling = 0;

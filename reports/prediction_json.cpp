@@ -181,7 +181,7 @@ std::string prediction_csv_line(const Prediction& p) {
     std::vector<std::string> cells{p.plan.model.name,
                                    p.plan.cluster.name,
                                    number(p.plan.cluster.devices()),
-                                   p.plan.framework,
+                                   p.plan.framework.reference(),
                                    number(a.tensor),
                                    number(a.context),
                                    std::string(name_of(a.context_method)),

@@ -26,7 +26,7 @@ std::vector<TimePart> breakdown(const StageTime& t) {
             {"optimizer", "optimizer", "", t.optimizer, true},
             {"tensor_exposed", "tensor exposed", "waits for tensor collectives", t.tensor_exposed},
             {"context_exposed", "context exposed", "waits for keys and values", t.context_exposed},
-            {"expert_exposed", "expert exposed", "waits for tokens to go to experts and back", t.expert_exposed},
+            {"expert_exposed", "expert exposed", "waits for tokens sent to experts", t.expert_exposed},
             {"data_exposed", "data exposed", "waits for gradients and parameters", t.data_exposed},
             {"host_exposed", "host exposed", "waits for the host to enqueue", t.host_exposed},
             {"overhead", "overhead", "the framework's own", t.overhead},
@@ -76,7 +76,9 @@ std::string framework_version(const Plan& plan) {
 
 std::string framework_text(const Plan& plan) {
     const Framework* framework = find_framework(plan.framework);
-    return framework == nullptr ? plan.framework : framework->name + " (" + framework->version + ")";
+    if (framework == nullptr) return plan.framework.reference();
+    const std::string own = plan.framework.own() == nullptr ? "" : ", own figures";
+    return framework->name + " (" + framework->version + own + ")";
 }
 
 std::string moment_text(const Prediction& prediction, const PeakMoment& moment) {

@@ -5,7 +5,8 @@
 // chunk of every number of layers and form of recompute, to the byte and the picosecond.
 //
 // One serves all plans of one model, framework and training that share tensor, context and micro-batch size, and
-// differ in nothing else that a pass depends on but `recompute` (selective apart) and the layers of a stage.
+// differ in nothing else that a pass depends on but `recompute` (selective, selective_op and offload apart) and the
+// layers of a stage.
 //
 //   ChunkPieces pieces;
 //   ChunkPieces::Whole w = pieces.of(plan, shape, pattern, cost);

@@ -253,8 +253,9 @@ Rejection why_nothing(const Plan& base, const SweepSpace& space) {
             return {.reason = "axis_leaves_nothing",
                     .field = "parallelism.zero_stage",
                     .found = fmt::format("{}", fmt::join(space.zero_stage, ", ")),
-                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework, base.cluster.devices()) +
-                            (others.empty() ? "" : fmt::format("; {} have {}", fmt::join(others, " and "), asked)),
+                    .rule = fmt::format("leaves no plan for {} on {} devices", base.framework.reference(),
+                                        base.cluster.devices()) +
+                            (others.empty() ? "" : fmt::format("; {} have {}", fmt::join(others, ", "), asked)),
                     .allowed = fmt::format("{}", fmt::join(stages, ", ")),
                     .suggestion = others.empty() ? "" : "--framework " + others.front()};
         }

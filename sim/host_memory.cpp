@@ -4,6 +4,7 @@
 
 #include "models/parameters.h"
 #include "plan/framework.h"
+#include "plan/program/stage.h"
 
 namespace foretrain {
 
@@ -28,6 +29,31 @@ std::int64_t largest_weight(const Plan& plan, const Framework& framework) {
     if (plan.model.has_experts(last)) look({UnitKind::experts, last});
     look({UnitKind::head});
     return most;
+}
+
+// Of a rank that holds so many bytes of weights: state, gradients in fp32 and weights on their way
+// (github:deepspeedai/DeepSpeed@edaa72212672 deepspeed/runtime/zero/stage3.py).
+Bytes optimizer_on_host(const Plan& plan, const StateTypes& types, Bytes weights) {
+    const Parallelism& p = plan.parallelism;
+    if (!p.optimizer_on_host) return {};
+    const int zero = p.effective_zero();
+    const std::int64_t shards = p.zero_shard_size == 0 ? p.replicas() : p.zero_shard_size;
+    const std::int64_t elements = weights.value / size_of(types.weight) / (zero == 1 || zero == 2 ? shards : 1);
+    const std::int64_t state = (types.master ? 3 : 2) * size_of(types.optimizer);
+    return Bytes{elements * (state + size_of(DType::fp32) + size_of(types.weight))};
+}
+
+// What the offloaded layers of a stage keep, of each microbatch that is in flight there.
+Bytes activations_on_host(const Plan& plan, std::int64_t stage) {
+    const Parallelism& p = plan.parallelism;
+    if (p.recompute.kind != Recompute::Kind::offload) return {};
+    StageContext context = make_context(plan);
+    const auto slot = [&](const Recompute& recompute) {
+        context.parallelism.recompute = recompute;
+        return build_passes(context, {.layers = 1, .first = true, .last = true}, Depth::full).slot_bytes;
+    };
+    const Bytes layer = slot({}) - slot({Recompute::Kind::offload, 1});
+    return layer * p.recompute.layers * std::min(plan.microbatches(), p.pipeline - stage);
 }
 
 // What `of_rank` of the stages comes to on the node that holds most. Ranks fill nodes in order, and stages are
@@ -75,6 +101,10 @@ HostMemory host_memory(const Prediction& p) {
     if (framework.checkpoints_beside)
         host.checkpoint =
             most_on_a_node(plan, [&](std::size_t s) { return p.memory[s].weights + p.memory[s].optimizer; });
+    host.offloaded = most_on_a_node(plan, [&](std::size_t s) {
+        return optimizer_on_host(plan, types, p.memory[s].weights) +
+               activations_on_host(plan, static_cast<std::int64_t>(s));
+    });
     const std::int64_t tokens = plan.training.global_batch_size / plan.parallelism.data *
                                 plan.training.sequence_length / plan.parallelism.context;
     host.batch = most_on_a_node(plan, [&](std::size_t) { return Bytes{bytes_of_a_token * tokens}; });

@@ -20,10 +20,18 @@ auto& part(Map& known, const Key& key, Make&& make) {
     return *found;
 }
 
+// 0 for those whose layers are stored whole or computed again whole.
+std::int64_t pieces_kind(const Recompute& recompute) {
+    using Kind = Recompute::Kind;
+    for (const Kind kind : {Kind::selective, Kind::operators, Kind::offload})
+        if (recompute.kind == kind) return static_cast<std::int64_t>(kind);
+    return 0;
+}
+
 // What the base has for all plans, and keys leave out.
 auto of_base(const Parallelism& p) {
     return std::tie(p.overlap, p.stage_layers, p.first_stage_layers, p.last_stage_layers,
-                    p.embedding_and_head_as_layers);
+                    p.embedding_and_head_as_layers, p.optimizer_on_host);
 }
 
 }  // namespace
@@ -117,8 +125,7 @@ PlanParts::PassesKey PlanParts::passes_key() const {
 
 ChunkPieces::Whole PlanParts::passes_of(const StageShape& shape) {
     if (pieces_ == nullptr)
-        pieces_ = &part(known_pieces_,
-                        PiecesKey{passes_key(), plan_.parallelism.recompute.kind == Recompute::Kind::selective},
+        pieces_ = &part(known_pieces_, PiecesKey{passes_key(), pieces_kind(plan_.parallelism.recompute)},
                         [] { return std::make_unique<ChunkPieces>(); });
     return pieces_->of(plan_, shape, pattern_, [&]() -> const CostModel& { return cost(); });
 }

@@ -120,7 +120,7 @@ private:
     };
     struct PiecesKey {
         PassesKey passes;
-        std::int64_t selective = 0;
+        std::int64_t kind = 0;  // of recompute, where it decides more than which layers are computed again
         bool operator==(const PiecesKey&) const = default;
     };
     // The passes of a chunk, but for how often its layers repeat.

@@ -96,6 +96,12 @@ Prediction predict(const Plan& plan, PlanCosts* shared) {
 
 }  // namespace
 
+Time estimated_step(const Plan& plan) {
+    const Skeleton skeleton = make_skeleton(plan, Depth::brief);
+    const CostModel cost(plan);
+    return Estimator(skeleton, cost).estimate().step;
+}
+
 Prediction estimate(const Plan& plan) { return predict(plan, nullptr); }
 
 Prediction estimate(const Plan& plan, PlanCosts& shared) {

@@ -16,6 +16,8 @@ namespace foretrain {
 class PlanCosts;
 
 Prediction estimate(const Plan& plan);
+// Its step alone, the same. Precondition: the plan checks.
+Time estimated_step(const Plan& plan);
 // The same, faster: with what is shared by the plans of a sweep (sim/plan_costs.h).
 Prediction estimate(const Plan& plan, PlanCosts& shared);
 Prediction simulate(const Plan& plan, Trace* trace = nullptr);

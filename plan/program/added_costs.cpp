@@ -15,6 +15,31 @@ Time parameters_by_turns(const Plan& plan, const OverlapCosts& overlap) {
     return from_microseconds(overlap.parameters_rank_us) * ranks;
 }
 
+// Of one pass over one layer on one rank, at the device's peak.
+Time products_at_peak(const Plan& plan) {
+    const ModelSpec& m = plan.model;
+    const auto peak = plan.cluster.device.peak.find(plan.training.computes());
+    if (peak == plan.cluster.device.peak.end() || peak->second.per_second <= 0) return {};
+    const double matrices = static_cast<double>(m.hidden_size) *
+                            static_cast<double>(m.qkv_size() + m.query_size() + m.fc1_size() + m.ffn_hidden_size);
+    const double tokens = static_cast<double>(plan.parallelism.micro_batch_size) *
+                          static_cast<double>(plan.training.sequence_length / plan.parallelism.context);
+    return from_seconds(2 * matrices * tokens / static_cast<double>(plan.parallelism.tensor) / peak->second.per_second);
+}
+
+// Gradients go there and weights come back; the processors of a node update what its devices hold of it.
+void add_offload(const Plan& plan, const Framework& framework, AddedCosts& a) {
+    const Parallelism& p = plan.parallelism;
+    const double link = plan.cluster.device.host_link.bytes_per_second;
+    if (link <= 0) return;
+    a.host_byte_ps = 1e12 / link;
+    if (p.recompute.kind == Recompute::Kind::offload) a.products = products_at_peak(plan);
+    if (!p.optimizer_on_host) return;
+    const StateTypes types = state_types(plan.training, framework.half_gradient);
+    const auto bytes = static_cast<double>(size_of(types.gradient) + size_of(types.weight));
+    a.update_ps = bytes * a.host_byte_ps + framework.costs.host_update_ns * 1e3 * plan.cluster.devices_per_node;
+}
+
 }  // namespace
 
 AddedCosts added_costs(const Plan& plan, const Framework& framework) {
@@ -65,6 +90,7 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
         static_cast<std::int16_t>(c.overlap.data_takes * c.overlap.parameters_take / Instruction::whole);
     a.beside_data_share = static_cast<std::int16_t>(
         plan.cluster.holds_inside(p.tensor * p.context * p.data) ? c.overlap.data_inside : c.overlap.data_across);
+    add_offload(plan, framework, a);
     return a;
 }
 

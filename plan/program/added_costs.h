@@ -31,6 +31,11 @@ struct AddedCosts {
     std::int16_t beside_data_share = 0;                 // of that, what compute loses to it where it runs beside
     std::int16_t parameter_share = Instruction::whole;  // as data_share, of parameters gathered at the step's end
 
+    // Of offload: of an element of optimizer state, sent there and back and updated; of a byte each way; and what a
+    // layer's products take at least, beside which its tensors are sent.
+    double update_ps = 0, host_byte_ps = 0;
+    Time products;
+
     bool launches() const { return launch_forward > Time{} || launch_backward > Time{}; }
 };
 

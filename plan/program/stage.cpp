@@ -1,6 +1,7 @@
 #include "plan/program/stage.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "plan/program/body_passes.h"
@@ -64,6 +65,7 @@ public:
 private:
     bool first() const { return stage_.shape.first; }
     bool last() const { return stage_.shape.last; }
+    bool is(Recompute::Kind kind) const { return c_.parallelism.recompute.kind == kind; }
     bool selective() const { return c_.parallelism.recompute.kind == Recompute::Kind::selective; }
 
     // The tensor that a layer reads: kept where a segment begins, else only while it is at hand.
@@ -146,6 +148,51 @@ private:
                              });
     }
 
+    // Of a segment that is not stored whole: on its way through, but for what a recompute by operators keeps.
+    LayerTensors passing_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
+        if (!is(Recompute::Kind::operators)) return transient_layer(b, t, layer, x);
+        LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
+        return layer_tensors(
+            t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
+                const bool kept = member == &LayerSaved::qkv || member == &LayerSaved::raw_qk ||
+                                  member == &LayerSaved::context || member == &LayerSaved::lse ||
+                                  member == &LayerSaved::scores || member == &LayerSaved::act;
+                if (!kept) return b.transient(what, elements, type);
+                if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
+                return b.saved(saved.*member);
+            });
+    }
+
+    // What a layer kept in host memory comes back: written by a copy, beside which other layers are computed.
+    LayerTensors returned_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
+        return layer_tensors(t, layer, x,
+                             [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
+                                 const Tensor tensor = b.transient(what, elements, type);
+                                 Instruction i;
+                                 i.kind = InstructionKind::fill;
+                                 i.type = type;
+                                 i.count = elements;
+                                 i.add_operand(tensor);
+                                 b.emit(i);
+                                 return tensor;
+                             });
+    }
+
+    // That computing waits for, of sending what a layer keeps one way, as long as its own products take.
+    Time sending(const TransformerPasses& t, std::int32_t layer) {
+        Bytes bytes;
+        layer_tensors(t, layer, -1, [&](const char*, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
+            bytes += Bytes{elements * size_of(type)};
+            return Tensor{-1};
+        });
+        const Time sent{std::llround(static_cast<double>(bytes.value) * c_.added.host_byte_ps)};
+        return std::max(sent - c_.added.products, Time{});
+    }
+    Time sending(const TransformerPasses& t, const Segment& segment) {
+        const bool away = segment.recomputed && is(Recompute::Kind::offload);
+        return away ? sending(t, segment.first) * segment.count : Time{};
+    }
+
     // Selective recompute keeps everything but the results of the core attention.
     LayerTensors stored_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
         LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
@@ -215,14 +262,16 @@ private:
             const std::int32_t begun = b.begin_layers(segment.first);
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
                 const LayerTensors s =
-                    segment.recomputed ? transient_layer(b, t, layer, x) : stored_layer(b, t, layer, x);
+                    segment.recomputed ? passing_layer(b, t, layer, x) : stored_layer(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
                 t.hold_kept(s);
                 x = out;
             }
-            b.end_layers(begun, added_forward(t, segment));
+            PassBuilder::Added added = added_forward(t, segment);
+            added.stall += sending(t, segment);
+            b.end_layers(begun, added);
         }
         b.cut(-1);
         if (last()) {
@@ -266,7 +315,9 @@ private:
                 t.hold_kept(s);
                 dx = next;
             }
-            b.end_layers(begun, added_backward(t, *segment));
+            PassBuilder::Added added = added_backward(t, *segment);
+            added.stall += sending(t, *segment);
+            b.end_layers(begun, added);
         }
         b.cut(-1);
         if (first()) {
@@ -297,7 +348,7 @@ private:
         const std::int64_t routed = expert_layers(t, segment), dense = segment.count - routed;
         PassBuilder::Added out{a.launch_backward * segment.count + a.expert_launch_backward * routed,
                                a.stall_backward * dense + a.expert_stall_backward * routed};
-        if (!segment.recomputed) return out;
+        if (!segment.recomputed || is(Recompute::Kind::offload)) return out;
         const PassBuilder::Added again = added_forward(t, segment);
         return {out.host + again.host + a.launch_again * segment.count, out.stall + again.stall};
     }
@@ -314,7 +365,16 @@ private:
                 if (selective()) t.core_attention(layer, out.back());
                 continue;
             }
-            out.push_back(transient_layer(b, t, layer, x));
+            if (is(Recompute::Kind::offload)) {
+                out.push_back(returned_layer(b, t, layer, x));
+                continue;
+            }
+            out.push_back(passing_layer(b, t, layer, x));
+            if (is(Recompute::Kind::operators)) {
+                t.layer_forward_between(layer, out.back());
+                t.hold_kept(out.back());
+                continue;
+            }
             if (layer + 1 == segment.end() && c_.recompute_stops_early) {
                 t.layer_forward_kept(layer, out.back());
             } else {
@@ -342,6 +402,7 @@ private:
 
     void step(PassBuilder& b, UnitKind kind, const Unit& unit) {
         const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards(kind) : unit.elements;
+        if (c_.parallelism.optimizer_on_host) return step_on_host(b, kind, unit, n);
         const Training& o = c_.training;
         const AdamwArgs args{.elements = n,
                              .learning_rate = o.learning_rate,
@@ -358,9 +419,23 @@ private:
         if (c_.types.master) operands.push_back(b.fixed(unit.master));
         const std::int32_t stepped = b.kernel(args, operands);
         clear(b, unit);
+        gather_updated(b, kind, unit, n, stepped);
+    }
+
+    // Nothing is computed on the device while the host updates what it holds.
+    void step_on_host(PassBuilder& b, UnitKind kind, const Unit& unit, std::int64_t n) {
+        Instruction i;
+        i.kind = InstructionKind::stall;
+        i.count = std::llround(static_cast<double>(n) * c_.added.update_ps);
+        const std::int32_t stepped = b.emit(i);
+        clear(b, unit);
+        gather_updated(b, kind, unit, n, stepped);
+    }
+
+    void gather_updated(PassBuilder& b, UnitKind kind, const Unit& unit, std::int64_t n, std::int32_t stepped) {
         if ((c_.zero != 1 && c_.zero != 2) || c_.shards(kind) == 1) return;
         Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(kind), c_.types.weight, n,
-                                   {operands[0], b.fixed(unit.weight)});
+                                   {b.fixed(unit.weight_shard), b.fixed(unit.weight)});
         i.share = c_.added.parameter_share;
         i.add_wait({stepped, Stream::compute});
         b.emit(i);

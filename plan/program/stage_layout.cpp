@@ -17,6 +17,8 @@ std::int64_t left_out(std::int64_t layers, std::int64_t period) {
     return std::max<std::int64_t>(0, layers / period - kept_periods) / 2 * 2;
 }
 
+bool has_block(const Recompute& r) { return r.kind == Kind::block || r.kind == Kind::offload; }
+
 // Layers in a row that repeat after `period`, all stored or all recomputed unless that goes by groups.
 struct LayerRun {
     std::int64_t first = 0;  // of the span
@@ -61,13 +63,13 @@ LayerRuns runs_of(const Recompute& recompute, const LayerSpan& span) {
         return out;
     }
     const std::int64_t prefix = in_prefix(span);
-    const std::int64_t block = recompute.kind == Kind::block ? std::min(recompute.layers, span.layers) : 0;
+    const std::int64_t block = has_block(recompute) ? std::min(recompute.layers, span.layers) : 0;
     std::int64_t first = 0;
     for (const std::int64_t end : {std::min(prefix, block), std::max(prefix, block), span.layers}) {
         LayerRun run{.first = first, .layers = end - first};
         run.period = first < prefix ? span.pattern.prefix_period : span.pattern.period;
         run.in_block = first < block;
-        run.recomputed = run.in_block || recompute.kind == Kind::full;
+        run.recomputed = run.in_block || recompute.kind == Kind::full || recompute.kind == Kind::operators;
         run.alike = run.period == 1;
         out.add(run);
         first = end;
@@ -127,7 +129,7 @@ BriefLayers brief_layers(const Recompute& recompute, const LayerSpan& span) {
             out.repeated |= static_cast<std::uint8_t>(1U << r);
         }
     }
-    if (recompute.kind == Kind::block) out.recompute.layers = block;
+    if (has_block(recompute)) out.recompute.layers = block;
     return out;
 }
 

@@ -47,7 +47,8 @@ struct LayerSpan {
 // full: every layer; brief: few of those that repeat; outline: one, and bodies without code.
 enum class Depth : std::uint8_t { full, brief, outline };
 
-// A run of layers that is stored whole, or by its input and recomputed as one.
+// A run of layers that is stored whole, or otherwise: by its input and recomputed as one, or as the plan's recompute
+// says (selective_op, offload).
 struct Segment {
     std::int32_t first = 0;
     std::int32_t count = 1;

@@ -87,7 +87,7 @@ void add_unit_buffers(const StageContext& c, FixedBuffers& fixed, const Unit& ow
     if (c.zero == 1) unit.gradient_shard = fixed.shard_of(unit.gradient, kind, "gradient_shard");
     if (c.zero >= 2)
         unit.gradient_shard = fixed.add("gradient_shard", u.layer, Region::gradients, c.types.gradient, part);
-    if (!owns_weight) return;
+    if (!owns_weight || c.parallelism.optimizer_on_host) return;
     unit.momentum = fixed.add("momentum", u.layer, Region::optimizer, c.types.optimizer, state);
     unit.variance = fixed.add("variance", u.layer, Region::optimizer, c.types.optimizer, state);
     if (c.types.master) unit.master = fixed.add("master", u.layer, Region::optimizer, c.types.optimizer, state);

@@ -70,6 +70,8 @@ public:
     void mlp_forward(std::int32_t layer, const LayerTensors& s, const AttentionBranch& attention, Tensor out);
     // The tensors of `s` and no more: what a recompute needs if it stops early.
     void layer_forward_kept(std::int32_t layer, const LayerTensors& s);
+    // What the backward pass reads beside qkv, context, lse and act, which are at hand.
+    void layer_forward_between(std::int32_t layer, const LayerTensors& s);
     void core_attention(std::int32_t layer, const LayerTensors& s);  // qkv -> context, lse
     // dx (R, h) from dout (R, h); accumulates the layer's weight gradients.
     void layer_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dx);
@@ -155,6 +157,7 @@ private:
     template <class Args>
     Args attention_args(std::int32_t layer) const;
     void query_key_value(std::int32_t layer, const LayerTensors& s, Tensor input);
+    void attention_output(std::int32_t layer, const LayerTensors& s);
     void mlp_products(std::int32_t layer, const LayerTensors& s, Tensor input);
     struct OutNames {
         const char *partial, *sum;

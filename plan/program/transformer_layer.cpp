@@ -115,6 +115,13 @@ AttentionBranch TransformerPasses::attention_forward(std::int32_t layer, const L
         linear(unit, "projection", false, s.context, partial, h_, v_);
         return {input, partial};
     }
+    attention_output(layer, s);
+    return {};
+}
+
+// From the context to y, of blocks that are one after the other.
+void TransformerPasses::attention_output(std::int32_t layer, const LayerTensors& s) {
+    const std::int32_t unit = unit_of(UnitKind::layer, layer);
     Tensor sum = out_product(unit, "projection", s.context, v_, {"projected", "projected_sum"}, s.attended);
     if (c_.model.post_norms) {
         const Tensor normalised = b_.transient("post_attention", rows_ * h_, w_);
@@ -122,7 +129,6 @@ AttentionBranch TransformerPasses::attention_forward(std::int32_t layer, const L
         sum = normalised;
     }
     add_residual(unit, biases(c_.model.projection_biased(), false), s.x, sum, s.y);
-    return {};
 }
 
 // fc1 and the activation, from the input (T, h).
@@ -172,6 +178,19 @@ void TransformerPasses::layer_forward_kept(std::int32_t layer, const LayerTensor
     b_.section("mlp", layer);
     if (!shared) norm_forward(unit, "norm2", c_.model.is_parallel() ? s.x : s.y, s.norm2);
     mlp_products(layer, s, shared ? input : full(s.norm2, "norm2_full"));
+    if (c_.model.post_norms) out_product(unit, "fc2", s.act, f_, {"mlp", "mlp_sum"}, s.mlp_out);
+}
+
+void TransformerPasses::layer_forward_between(std::int32_t layer, const LayerTensors& s) {
+    const std::int32_t unit = unit_of(UnitKind::layer, layer);
+    const bool shared = c_.model.block == Block::parallel_shared_norm;
+    b_.section("attention", layer);
+    norm_forward(unit, "norm1", s.x, s.norm1);
+    if (!c_.model.is_parallel()) attention_output(layer, s);
+    b_.section("mlp", layer);
+    if (!shared) norm_forward(unit, "norm2", c_.model.is_parallel() ? s.x : s.y, s.norm2);
+    const Tensor input = shared ? full(s.norm1, "norm1_full") : full(s.norm2, "norm2_full");
+    linear(unit, "fc1", c_.model.mlp_biased(), input, s.fc1, fc1_, h_);
     if (c_.model.post_norms) out_product(unit, "fc2", s.act, f_, {"mlp", "mlp_sum"}, s.mlp_out);
 }
 

@@ -57,10 +57,13 @@ TEST(Hints, TokensOfLessThanAStepWereMeantInTrillions) {
 TEST(Hints, AZeroStageIsAnsweredWithTheFrameworksThatHaveIt) {
     const Outcome o = call(gpt2("estimate", {"--zero-stage", "3"}));
     EXPECT_EQ(o.code, answer_is_no);
-    EXPECT_TRUE(contains(o.out, "must be something that megatron-lm does; fsdp and deepspeed do\n")) << o.out;
-    EXPECT_TRUE(contains(o.out, "(allowed: 0, 1; try --framework fsdp)")) << o.out;
+    EXPECT_TRUE(contains(o.out,
+                         "must be something that megatron-lm does; megatron-fsdp, fsdp,\n    deepspeed do (allowed: 0, "
+                         "1; try --framework megatron-fsdp)"))
+        << o.out;
+    EXPECT_TRUE(contains(o.out, "(allowed: 0, 1; try --framework megatron-fsdp)")) << o.out;
     const Outcome swept = call(gpt2("sweep", {"--zero-stage", "3"}));
-    EXPECT_TRUE(contains(swept.out, "--framework fsdp)")) << swept.out;
+    EXPECT_TRUE(contains(swept.out, "--framework megatron-fsdp)")) << swept.out;
 }
 
 TEST(Hints, OneFrameworkAtATime) {

@@ -210,6 +210,7 @@ const std::vector<UserCase> ranks{
      batch("8", "1", "8", {"--framework", "deepsped"}),
      bad_input,
      {"--framework: found \"deepsped\"; expected one of foretrain, deepspeed, fsdp, internevo, megatron-deepspeed, "
+      "megatron-fsdp, "
       "megatron-lm",
       "deepspeed"}},
     {"C041e",

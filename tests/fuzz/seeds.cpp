@@ -13,6 +13,8 @@
 #include "hardware/device_file.h"
 #include "models/hugging_face.h"
 #include "models/model_file.h"
+#include "plan/framework.h"
+#include "plan/framework_file.h"
 #include "plan/plan_file.h"
 #include "plan/program/lower.h"
 #include "plan/program/text.h"
@@ -157,6 +159,28 @@ void add_traces(Seeds& seeds) {
     seeds.add("trace", trace_to_json(trace).dump(-1));
 }
 
+void add_measurements(Seeds& seeds) {
+    seeds.add("training_log",
+              " iteration 1/ 500 | elapsed time per iteration (ms): 7421.5 | global batch size:   128 |\n"
+              " iteration 2/ 500 | elapsed time per iteration (s): 7.4 | global batch size:   128 |\n");
+    seeds.add("training_log", "[titan] step: 10  loss: 8.5  memory: 59.02GiB(74.5%)  tps: 6,123  mfu: 39.40%\n");
+    seeds.add("training_log", "steps: 10 loss: 5.40 iter time (s): 3.123 samples/sec: 40.99\n");
+    seeds.add("training_log", "RunningAvgSamplesPerSec=40.9, CurrSamplesPerSec=41.2, MemAllocated=20.1GB\n");
+    for (const char* collective : {"all_reduce", "all_gather", "sendrecv"})
+        seeds.add("nccl_tests",
+                  fmt::format("# Collective test starting: {}_perf\n"
+                              "#  Rank  0 Group  0 Pid  1 on   node-0 device  0 [0x07] H100\n"
+                              "   268435456 67108864 float sum -1 1010.00 265.78 350.5 0 1009 266 465 0\n",
+                              collective));
+}
+
+void add_frameworks(Seeds& seeds) {
+    for (const char* reference : {"megatron-lm@2024", "fsdp@composer", "megatron-lm@2021"})
+        seeds.add("framework", framework_file_json({framework_named(reference)}).dump());
+    seeds.add("framework", R"({"format": "foretrain.framework/1", "name": "x", "versions": [{"version": "1",
+ "like": "megatron-lm@2024", "costs": {"host": {"operation_us": {"1": 20}}}, "sources": {"host": "y"}}]})");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -172,5 +196,7 @@ int main(int count, char** arguments) {
     add_plans(seeds);
     add_programs(seeds);
     add_traces(seeds);
+    add_measurements(seeds);
+    add_frameworks(seeds);
     return 0;
 }

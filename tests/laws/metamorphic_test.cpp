@@ -228,6 +228,64 @@ TEST(Metamorphic, SmallerShardsTradeMemoryForTheNetwork) {
     EXPECT_EQ(node.memory[0].activations, all.memory[0].activations);
 }
 
+// What goes to host memory is missed on the device, to the byte where nothing is rounded, and takes its time on the
+// link; a faster link takes less of it.
+TEST(Metamorphic, OffloadTradesTheDevicesMemoryForTheHosts) {
+    const auto of = [](const char* framework, const Recompute& recompute, bool optimizer, double link) {
+        Parallelism p;
+        p.data = 8;
+        p.zero_stage = 1;
+        p.recompute = recompute;
+        p.optimizer_on_host = optimizer;
+        Plan plan = small_plan(small_llama(), p, 8);
+        plan.framework = framework;
+        plan.cluster.device.host_link.bytes_per_second = link;
+        plan.training.precision = DType::bf16;
+        plan.training.sequence_length = 4096;
+        plan.model.layers = 6;
+        EXPECT_TRUE(check(plan).empty());
+        return estimate(plan);
+    };
+    const Recompute none{}, two{Recompute::Kind::offload, 2}, four{Recompute::Kind::offload, 4};
+    const Prediction kept = of("megatron-lm", none, false, 26e9), away = of("megatron-lm", two, false, 26e9),
+                     more = of("megatron-lm", four, false, 26e9), fast = of("megatron-lm", four, false, 400e9);
+    EXPECT_EQ(kept.host.offloaded, Bytes{});
+    EXPECT_EQ((kept.memory[0].activations - away.memory[0].activations) * 8, away.host.offloaded);
+    EXPECT_EQ(away.host.offloaded * 2, more.host.offloaded);
+    EXPECT_LT(kept.step, away.step);
+    EXPECT_LT(away.step, more.step);
+    EXPECT_LT(fast.step, more.step);
+
+    const Prediction on_device = of("deepspeed", none, false, 26e9), on_host = of("deepspeed", none, true, 26e9);
+    EXPECT_GT(on_device.memory[0].optimizer, Bytes{});
+    EXPECT_EQ(on_host.memory[0].optimizer, Bytes{});
+    EXPECT_EQ(on_host.host.offloaded, on_device.memory[0].optimizer * 8 * 18 / 12) << "with gradients and weights";
+    EXPECT_LT(on_device.step, on_host.step);
+}
+
+// Operator by operator a layer keeps more than its input, and computes less again.
+TEST(Metamorphic, RecomputeByOperatorsIsBetweenFullAndNone) {
+    const auto of = [](Recompute::Kind kind) {
+        Parallelism p;
+        p.recompute = {kind, 0};
+        Plan plan = small_plan(small_llama(), p, 2);
+        plan.framework = "fsdp@torchtitan";
+        plan.training.precision = DType::bf16;
+        plan.training.sequence_length = 4096;
+        plan.model.hidden_size = 512;
+        plan.model.head_dim = 64;
+        plan.model.ffn_hidden_size = 1024;
+        EXPECT_TRUE(check(plan).empty());
+        return estimate(plan);
+    };
+    const Prediction none = of(Recompute::Kind::none), full = of(Recompute::Kind::full),
+                     between = of(Recompute::Kind::operators);
+    EXPECT_LT(full.memory[0].activations, between.memory[0].activations);
+    EXPECT_LT(between.memory[0].activations, none.memory[0].activations);
+    EXPECT_LT(none.step, between.step);
+    EXPECT_LT(between.step, full.step);
+}
+
 // A rank of a context group has its share of everything that grows with tokens, and nothing but parameters
 // and their state in full. The FLOPs of all ranks stay those of the model.
 TEST(Metamorphic, ContextRanksShareActivationsAndWork) {
@@ -328,6 +386,7 @@ TEST(Metamorphic, EveryPresetIsPredicted) {
         plan.model = read_model(name);
         plan.framework = "megatron-lm";
         plan.parallelism.tensor = std::gcd(std::gcd(plan.model.kv_heads, plan.model.ffn_hidden_size), 8);
+        plan.parallelism.sequence_parallel = plan.model.has_experts() && plan.parallelism.tensor > 1;
         plan.cluster = any_machine(plan.parallelism.tensor);
         plan.training.sequence_length = 128;
         plan.training.global_batch_size = 2;

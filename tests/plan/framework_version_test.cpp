@@ -30,7 +30,7 @@ TEST(FrameworkVersion, FollowsFromAReleaseOrDate) {
     const auto deepspeed = [](const std::string& release) { return chosen({.name = "deepspeed", .release = release}); };
     EXPECT_EQ(deepspeed("0.5.10"), "deepspeed@2021");
     EXPECT_EQ(deepspeed("0.6.0"), "none: framework release");
-    EXPECT_EQ(deepspeed("0.19.2"), "none: framework release");
+    EXPECT_EQ(deepspeed("0.19.2"), "deepspeed@2025");
     EXPECT_EQ(deepspeed("2021-03"), "deepspeed@2021");
 }
 
@@ -65,7 +65,7 @@ TEST(FrameworkVersion, TheNewestIsAssumedWhereNothingTells) {
     const VersionChoice choice = choose_version({.name = "megatron-lm"});
     EXPECT_EQ(choice.reference, "megatron-lm@2024");
     EXPECT_TRUE(choice.assumed);
-    EXPECT_FALSE(choose_version({.name = "deepspeed"}).assumed) << "there is only one";
+    EXPECT_FALSE(choose_version({.name = "internevo"}).assumed) << "there is only one";
 }
 
 }  // namespace

@@ -180,6 +180,16 @@ TEST(PlanFile, ZeroMayShardOverAPartOfTheReplicas) {
         EXPECT_EQ(refused_field(file("", std::string("\"zero_shard_size\": ") + wrong)), "parallelism.zero_shard_size");
 }
 
+TEST(PlanFile, OffloadIsSavedAsItWasStated) {
+    const Plan p = plan(file("", R"("offload": {"optimizer": "cpu", "activation_layers": 3})"));
+    EXPECT_TRUE(p.parallelism.optimizer_on_host);
+    EXPECT_EQ(p.parallelism.recompute, (Recompute{Recompute::Kind::offload, 3}));
+    expect_equal(p, plan_from_json(Json::parse(plan_to_json(p).dump(), "x")));
+    expect_equal(plan(file("", "")), plan(file("", R"("offload": null)")));
+    const Plan operators = plan(file("", R"("recompute": "selective_op")"));
+    expect_equal(operators, plan_from_json(Json::parse(plan_to_json(operators).dump(), "x")));
+}
+
 // One word says what the products of the layers compute in, over tensors in bf16.
 TEST(PlanFile, QuantisedPrecisionsAreOneWord) {
     for (const DType type : {DType::fp8, DType::mxfp8, DType::nvfp4}) {
@@ -223,10 +233,12 @@ TEST(PlanFile, WhatAProfileLeavesOpenMayBeSaid) {
 }
 
 TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
-    EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "cpu"})")), "parallelism.offload");
+    EXPECT_EQ(refused_field(file("", R"("offload": {"optimizer": "nvme"})")), "parallelism.offload.optimizer");
+    EXPECT_EQ(refused_field(file("", R"("offload": {"parameters": "cpu"})")), "parallelism.offload.parameters");
+    EXPECT_EQ(refused_field(file("", R"("recompute": "full", "offload": {"activation_layers": 2})")),
+              "parallelism.offload.activation_layers");
     EXPECT_EQ(refused_field(file("", R"("schedule": "interleaved-1f1b")")), "parallelism.schedule");
     EXPECT_EQ(refused_field(file("", R"("recompute": {"modules": ["mlp"]})")), "parallelism.recompute.modules");
-    EXPECT_EQ(refused_field(file("", R"("recompute": "selective_op")")), "parallelism.recompute");
     EXPECT_EQ(refused_field(file(R"(, "attention": "flash4")", "")), "training.attention");
     EXPECT_EQ(refused_field(file(R"(, "attention": "cudnn", "flash_attention": false)", "")),
               "training.flash_attention");
@@ -237,7 +249,7 @@ TEST(PlanFile, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_EQ(refused_field(file(R"(, "optimizer": "sgd")", "")), "training.optimizer");
     EXPECT_EQ(refused_field(file(R"(, "precision": "fp4")", "")), "training.precision");
     EXPECT_EQ(refused_field(file("", "", R"(, "framework": {"name": "foretrain", "overrides": {"a": 1}})")),
-              "framework.overrides");
+              "framework.overrides.a");
 }
 
 TEST(PlanFile, RefusesUnknownKeysAndWrongValues) {

@@ -145,11 +145,10 @@ struct Refused {
 TEST(RunRecord, WhatNoPlanCanSayIsRefusedWithTheReason) {
     const std::string training = Parts{}.training;
     const std::vector<Refused> cases{
-        {"offload", {.parallelism = R"("offload": {"optimizer": "cpu"})"}},
-        {"recompute selective_op", {.parallelism = R"("recompute": "selective_op")"}},
+        {"offload.optimizer nvme", {.parallelism = R"("offload": {"optimizer": "nvme"})"}},
         {"recompute.modules", {.parallelism = R"("recompute": {"modules": ["mlp"]})"}},
         {"framework colossalai", {.framework = R"("framework": "colossalai")"}},
-        {"framework release", {.framework = R"("framework": "deepspeed", "framework_release": "0.19.2")"}},
+        {"framework release", {.framework = R"("framework": "deepspeed", "framework_release": "0.7.2")"}},
         {"attention", {.training = training + R"(, "flash_attention": true)"}},
         {"compiled", {.training = training + R"(, "compiled": true)"}},
         {"gpu gtx-1080", {.gpu = "gtx-1080"}},

@@ -15,8 +15,8 @@ T pick(std::mt19937& random, const std::vector<T>& from) {
 }
 
 Recompute random_recompute(std::mt19937& random, std::int64_t layers) {
-    const auto kind = static_cast<Recompute::Kind>(random() % 6);
-    const bool counts = kind >= Recompute::Kind::block;
+    const auto kind = static_cast<Recompute::Kind>(random() % 8);
+    const bool counts = kind >= Recompute::Kind::block && kind != Recompute::Kind::operators;
     return {kind, counts ? 1 + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(layers)) : 0};
 }
 
@@ -104,6 +104,7 @@ Plan draw(std::mt19937& random) {
     p.zero_stage = static_cast<int>(random() % 4);
     if (p.zero_stage > 0 && !plan.model.has_experts() && random() % 2 == 0)
         p.zero_shard_size = pick<std::int64_t>(random, {2, 3, 4, 8});
+    p.optimizer_on_host = random() % 8 == 0;
     p.micro_batch_size = pick<std::int64_t>(random, {1, 2, 3});
     p.schedule = random() % 3 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     p.overlap.gradient_reduce = random() % 4 != 0;
