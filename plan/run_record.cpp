@@ -142,6 +142,15 @@ void assume_whole_experts(const Json& record, const Json& stated, RunRecord& out
             "an expert's matrices are whole (expert_tensor 1), as Megatron-Bridge's recipes set it");
 }
 
+// A part that is all data ranks is a mesh of shards, which holds the context ranks too
+// (github:pytorch/torchtitan torchtitan/distributed/parallel_dims.py, dp_shard_cp).
+bool shards_over_all_data(const Json& parallelism) {
+    for (const char* key : {"zero_shard_size", "data", "context"})
+        if (!parallelism.has(key)) return false;
+    return parallelism.at("context").integer(1, largest) > 1 &&
+           parallelism.at("zero_shard_size").integer(0, largest) == parallelism.at("data").integer(1, largest);
+}
+
 Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
     if (!record.has("parallelism")) return Json::object();
     const Json stated = record.at("parallelism");
@@ -156,6 +165,10 @@ Json parallelism_of(const Json& record, bool fills_stages, RunRecord& out) {
         parallelism.set("schedule", interleaved ? Json("1f1b") : stated.at("schedule"));
     }
     assume_whole_experts(record, stated, out);
+    if (shards_over_all_data(stated)) {
+        parallelism.set("zero_shard_size", Json());
+        out.assumed.emplace_back("context ranks share out what all data ranks do");
+    }
     if (const Json model = record.at("model"); model.has("layers"))
         add_layout(stated, model.at("layers").integer(1, largest), fills_stages, parallelism, out);
     return parallelism;
