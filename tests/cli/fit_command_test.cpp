@@ -31,7 +31,7 @@ protected:
         for (const auto& [id, tensor, seconds] : {std::tuple{"may-1", 1, 1.4}, {"may-2", 2, 1.6}, {"june-1", 4, 2.4}})
             lines +=
                 R"({"id": ")" + std::string(id) +
-                R"(", "framework": "megatron-lm@2024", "model": "gpt2-xl", "cluster": {"gpu": "a100-sxm-80gb", "gpus": 8}, )"
+                R"(", "framework": "megatron-lm@2024", "model": "gpt3-1.3b", "cluster": {"gpu": "a100-sxm-80gb", "gpus": 8}, )"
                 R"("training": {"global_batch_size": 64, "sequence_length": 1024}, "parallelism": {"tensor": )" +
                 std::to_string(tensor) + R"(}, "measured": {"step_time_s": )" + std::to_string(seconds) + "}}\n";
         lines += R"({"id": "may-9", "framework": "nobody", "model": "gpt2", "cluster": "dgx-a100", "training": )"
@@ -58,7 +58,7 @@ TEST_F(FitCommand, PrintsWhatEachConstantRestsOnAndWritesFilesThatOthersTake) {
                                 path("fitted/megatron-lm.json"), "--cluster-file", path("fitted/a100-sxm-80gb.json")});
     ASSERT_EQ(after.code, done) << after.err;
     EXPECT_LT(median(after), median(before) / 2);
-    const Outcome plan = call({"estimate", "--model", "gpt2-xl", "--cluster", path("fitted/a100-sxm-80gb.json"),
+    const Outcome plan = call({"estimate", "--model", "gpt3-1.3b", "--cluster", path("fitted/a100-sxm-80gb.json"),
                                "--framework", path("fitted/megatron-lm.json"), "--global-batch-size", "64",
                                "--sequence-length", "1024", "--save-plan", path("plan.json")});
     ASSERT_EQ(plan.code, done) << plan.err;
@@ -83,7 +83,7 @@ TEST_F(FitCommand, TellsItInJsonAndCsv) {
 }
 
 TEST_F(FitCommand, TakesAPlanAndItsLog) {
-    const Outcome plan = call({"estimate", "--model", "gpt2-xl", "--cluster", "dgx-a100", "--global-batch-size", "64",
+    const Outcome plan = call({"estimate", "--model", "gpt3-1.3b", "--cluster", "dgx-a100", "--global-batch-size", "64",
                                "--sequence-length", "1024", "--save-plan", path("plan.json")});
     ASSERT_EQ(plan.code, done) << plan.err;
     const std::string log = write("train.log",
