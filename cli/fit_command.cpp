@@ -46,21 +46,20 @@ Syntax fit_syntax() {
     groups.push_back({"Output",
                       {{"format", "table|json|csv", "of the result (table); csv: the constants"},
                        {"output", "FOLDER", "write the corrected profiles and clusters there"}}});
-    return {
-        .usage = "foretrain fit FILE... [options]",
-        .summary =
-            "Fits the free constants of frameworks, devices and links to steps that were measured, and prints\n"
-            "for each what it was, what it became and which runs it rests on. A constant moves no further from\n"
-            "what was believed than the runs demand: hundreds of runs decide, one run corrects what it rests on.\n"
-            "With --output it writes profiles and clusters that estimate, sweep and backtest accept.\n"
-            "Exits with 1 if no run can be predicted.",
-        .examples = {"foretrain fit published.jsonl --folds 5 --leave-one-source-out --given 1",
-                     "foretrain fit ours.jsonl --output fitted",
-                     "foretrain fit --plan ours.json --log train.log --output fitted",
-                     "foretrain fit --nccl all_reduce.txt,all_gather.txt --cluster dgx-h100 --output fitted",
-                     "foretrain estimate --plan ours.json --framework fitted/megatron-lm.json"},
-        .groups = std::move(groups),
-        .positional = most_run_files};
+    return {.usage = "foretrain fit FILE... [options]",
+            .summary =
+                "Fits the free constants of frameworks, devices and links to steps that were measured, and prints\n"
+                "for each what it was, what it became and which runs it rests on. A constant moves no further from\n"
+                "what was believed than the runs demand: hundreds of runs decide, one run corrects what it rests on.\n"
+                "With --output it writes profiles and clusters that estimate, sweep and backtest accept.\n"
+                "Exits with 1 if no run can be predicted.",
+            .examples = {"foretrain fit published.jsonl --folds 5 --leave-one-source-out --given 1",
+                         "foretrain fit ours.jsonl --output fitted",
+                         "foretrain fit --plan ours.json --log train.log --output fitted",
+                         "foretrain fit --nccl all_reduce.txt,all_gather.txt --cluster dgx-h100 --output fitted",
+                         "foretrain estimate --plan ours.json --framework fitted/megatron-lm.json"},
+            .groups = std::move(groups),
+            .positional = most_run_files};
 }
 
 std::string contents(const std::string& option, const std::string& path) {

@@ -30,6 +30,8 @@ struct VersionRuns {
     std::string from_release, until_release;  // "0.3", which stands for 0.3.16 as well
     std::vector<std::string> details;         // words by which descriptions of a run name it, "bigscience"
     bool compiled = false;                    // its layers were compiled
+    // Whose runs it also stands for where that framework's own profile has not the ZeRO stage.
+    std::string in_place_of;
     bool dates_releases() const {
         return !(from_month.empty() && until_month.empty() && from_release.empty() && until_release.empty());
     }

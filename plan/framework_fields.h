@@ -213,6 +213,7 @@ void visit(Visitor& v, VersionRuns& r) {
     v("from_release", r.from_release);
     v("until_release", r.until_release);
     v("compiled", r.compiled);
+    v.unless_zero("in_place_of", r.in_place_of);
 }
 
 }  // namespace foretrain

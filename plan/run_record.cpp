@@ -70,6 +70,22 @@ struct Software {
     bool assumed = false;
 };
 
+bool shards(const Framework& f, std::int64_t stage) {
+    return std::find(f.zero_stages.begin(), f.zero_stages.end(), stage) != f.zero_stages.end();
+}
+
+// The profile that stands for runs of this framework with a ZeRO stage that `chosen` has not; else `chosen`.
+std::string with_zero_stage(const Json& record, const std::string& name, const std::string& chosen) {
+    const Json parallelism = record.get("parallelism");
+    if (!parallelism.is_object() || !parallelism.has("zero_stage")) return chosen;
+    const std::int64_t stage = parallelism.at("zero_stage").integer(0, 3);
+    if (shards(*find_framework(chosen), stage)) return chosen;
+    for (const std::string& other : framework_names())
+        if (const Framework& f = *find_framework(other); f.runs.in_place_of == name && shards(f, stage))
+            return f.name + "@" + f.version;
+    return chosen;
+}
+
 Software software_of(const Json& record) {
     if (!record.has("framework")) return {};
     const Json framework = record.at("framework");
@@ -91,7 +107,7 @@ Software software_of(const Json& record) {
                                                  .compiled = flag_of(training, "compiled"),
                                                  .flash_attention = flag_of(training, "flash_attention")});
     if (choice.reference.empty()) return {{}, Refusal{choice.reason, choice.why}};
-    return {Json(choice.reference), {}, choice.assumed};
+    return {Json(with_zero_stage(record, name, choice.reference)), {}, choice.assumed};
 }
 
 // A model without a length of its learned positions was trained on sequences of that length.

@@ -105,6 +105,14 @@ TEST(RunRecord, LayersThatDoNotDivideFillStagesWhereTheFrameworkDoesSo) {
     EXPECT_TRUE(record(p).plan->parallelism.stage_layers.empty()) << "who wants to be told is refused by check";
 }
 
+TEST(RunRecord, ShardedParametersAreThoseOfTheFrameworkThatHasThem) {
+    const RunRecord r = record({.framework = R"("framework": "megatron-lm", "framework_release": "2025-01")",
+                                .parallelism = R"("data": 8, "zero_stage": 3)"});
+    ASSERT_TRUE(r.plan.has_value()) << r.why;
+    EXPECT_EQ(r.plan->framework, "megatron-fsdp@2025");
+    EXPECT_EQ(r.framework, "megatron-lm") << "as the record says";
+}
+
 TEST(RunRecord, ExpertsReachThePlan) {
     Parts p;
     p.model += R"(, "gated_mlp": true, "ffn_hidden_size": null, "moe": {"experts": 8, "topk": 2, "moe_ffn": 256})";
