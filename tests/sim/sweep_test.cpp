@@ -87,6 +87,21 @@ TEST(Sweep, EqualsBruteForce) {
     expect_brute_force(base("gpt2-medium", 8, 16, 512, "foretrain"), {.space = gpipe, .top = 1});
 }
 
+// Also which ranks share out experts, and an expert's matrices; with latent attention besides.
+TEST(Sweep, EqualsBruteForceOverExperts) {
+    SweepSpace space;
+    space.micro_batch_size = {1, 2};
+    space.recompute = {{}, {Recompute::Kind::full, 0}};
+    for (const char* model : {"mixtral-8x7b", "deepseek-v2-lite"}) {
+        Plan from = base(model, 8, 16, 1024, "megatron-lm");
+        from.model.layers = 8;
+        expect_brute_force(from, {.space = space, .top = 4});
+        std::set<std::int64_t> experts;
+        for (const Known& k : brute_force(from, space)) experts.insert(k.plan.parallelism.expert);
+        EXPECT_GT(experts.size(), 2u) << model;
+    }
+}
+
 TEST(Sweep, ShardSizesAreAnAxisOfStagesThatShard) {
     const Plan from = base("gpt2", 8, 32, 1024, "foretrain");
     SweepSpace space;
