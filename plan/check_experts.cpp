@@ -17,6 +17,23 @@ void check_without_experts(const Plan& plan, std::vector<Rejection>& out) {
                            .rule = "shares out experts, of which the model has none",
                            .allowed = "1",
                            .suggestion = "1"});
+    if (plan.training.expert_imbalance != 0)
+        out.push_back({.reason = "imbalance_of_experts",
+                       .field = "training.expert_imbalance",
+                       .found = fmt::format("{:g}", plan.training.expert_imbalance),
+                       .rule = "is of experts, of which the model has none",
+                       .allowed = "left out"});
+}
+
+void check_imbalance(const Plan& plan, std::vector<Rejection>& out) {
+    const double most = plan.parallelism.most_imbalance(plan.model.moe);
+    if (plan.training.expert_imbalance > most)
+        out.push_back({.reason = "imbalance_of_experts",
+                       .field = "training.expert_imbalance",
+                       .found = fmt::format("{:g}", plan.training.expert_imbalance),
+                       .rule = "is more than the busiest rank's experts can get",
+                       .allowed = fmt::format("1 to {:g}: at most the expert ranks, and experts / topk", most),
+                       .suggestion = fmt::format("{:g}", most)});
 }
 
 // The tokens that a rank routes are its own rows of the residual stream.
@@ -68,6 +85,7 @@ void check_experts(const Plan& plan, std::vector<Rejection>& out) {
     if (!m.has_experts()) return check_without_experts(plan, out);
     check_rows(plan, out);
     check_layers(plan, out);
+    check_imbalance(plan, out);
     if (m.moe.experts % p.expert != 0)
         out.push_back(must_divide("expert_divides_experts", "parallelism.expert", p.expert, "experts", m.moe.experts));
     if (m.moe.ffn_hidden_size % p.expert_tensor != 0)

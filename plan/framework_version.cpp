@@ -62,10 +62,11 @@ Months months_of(const std::string& release) {
         const std::string m = year + "-" + number;
         return number >= "01" && number <= "12" ? Months{m, m} : Months{};
     };
-    const bool year =
-        release.size() >= 4 && release.starts_with("20") && std::all_of(release.begin(), release.begin() + 4, is_digit);
+    const bool year = release.size() >= 4 && (release.starts_with("20") || release.starts_with("19")) &&
+                      std::all_of(release.begin(), release.begin() + 4, is_digit);
     if (year && release.size() == 4) return {release + "-01", release + "-12"};
-    if (year && release.size() >= 7 && release[4] == '-') return month(release.substr(0, 4), release.substr(5, 2));
+    if (year && release.size() >= 7 && (release[4] == '-' || release[4] == '.'))
+        return month(release.substr(0, 4), release.substr(5, 2));
     // NVIDIA's containers: the year within the century and the month, both of two digits.
     const bool container = release.size() >= 5 && is_digit(release[0]) && is_digit(release[1]) && release[2] == '.' &&
                            is_digit(release[3]) && is_digit(release[4]) && (release.size() == 5 || release[5] == '.');

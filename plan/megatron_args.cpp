@@ -1,6 +1,7 @@
 #include "plan/megatron_args.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -97,6 +98,15 @@ const std::string* MegatronReader::find(const std::string& name) {
 std::string MegatronReader::text(const std::string& name, std::string otherwise) {
     const std::string* value = find(name);
     return value == nullptr ? std::move(otherwise) : *value;
+}
+
+std::string MegatronReader::choice(const std::string& name, std::string otherwise,
+                                   const std::vector<std::string>& allowed) {
+    const std::string* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (std::find(allowed.begin(), allowed.end(), *value) == allowed.end())
+        fail(name, fmt::format("one of {}", fmt::join(allowed, ", ")));
+    return *value;
 }
 
 void MegatronReader::fail(const std::string& name, std::string expected) const {

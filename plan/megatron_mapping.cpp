@@ -133,6 +133,8 @@ void set_latents(MegatronReader& args, std::int64_t heads, Json& model, std::vec
 Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::vector<std::string>& assumed) {
     const std::int64_t h = args.needed("hidden-size"), a = args.needed("num-attention-heads");
     if (a == 0 || h == 0) args.fail("num-attention-heads", "at least 1");
+    if (!args.flag("kv-channels") && h % a != 0)
+        args.fail("num-attention-heads", fmt::format("a divisor of --hidden-size {}, or --kv-channels", h));
     const bool gated = args.flag("swiglu"), squared = args.flag("squared-relu");
     const std::int64_t gated_ffn = static_cast<std::int64_t>(static_cast<double>(h) * 4 * 2 / 3) / 64 * 64;
     const std::int64_t ffn = args.integer("ffn-hidden-size", gated ? gated_ffn : 4 * h);
@@ -141,7 +143,7 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
     // Rows of embedding and head: what the profile pads by is a divisor of this.
     const std::int64_t tensor = args.integer("tensor-model-parallel-size", 1);
     const std::int64_t multiple = std::max<std::int64_t>(args.integer("make-vocab-size-divisible-by", 128) * tensor, 1);
-    const std::string norm = args.text("normalization", "LayerNorm");
+    const std::string norm = args.choice("normalization", "LayerNorm", {"LayerNorm", "RMSNorm"});
     Json m = Json::object();
     m.set("name", setting.name.empty() ? "megatron-lm arguments" : setting.name)
         .set("layers", args.needed("num-layers"))
@@ -172,7 +174,8 @@ Json megatron_model(MegatronReader& args, const MegatronSetting& setting, std::v
 namespace {
 
 Json recompute_of(MegatronReader& args) {
-    const std::string granularity = args.text("recompute-granularity"), method = args.text("recompute-method");
+    const std::string granularity = args.choice("recompute-granularity", "", {"full", "selective"});
+    const std::string method = args.choice("recompute-method", "", {"uniform", "block"});
     const std::int64_t layers = args.integer("recompute-num-layers", 1);
     const std::string modules = args.text("recompute-modules", "[core_attn]");
     if (granularity.empty()) return Json("none");
@@ -294,7 +297,7 @@ MegatronLayout read_layout(MegatronReader& args, const MegatronSetting& setting,
         p.set("expert_tensor", sharing);
     p.set("tensor", tensor).set("context", context).set("data", out.data).set("micro_batch_size", out.micro_batch_size);
     set_stages(args, pipeline, p, assumed);
-    const std::string exchange = args.text("cp-comm-type", "p2p");
+    const std::string exchange = args.choice("cp-comm-type", "p2p", {"p2p", "a2a", "allgather", "a2a+p2p"});
     static_cast<void>(args.find("hierarchical-context-parallel-sizes"));
     if (context > 1 && exchange != "p2p" && exchange != "a2a")
         assumed.push_back(fmt::format("context ranks in a ring: --cp-comm-type {} holds as much", exchange));
@@ -340,7 +343,8 @@ Json attention_of(MegatronReader& args, bool own_layers) {
 
 // One word also where only products are in fewer bits.
 std::string precision_of(MegatronReader& args, std::vector<std::string>& assumed) {
-    const std::string recipe = args.text("fp8-recipe", "delayed"), format = args.text("fp8-format");
+    const std::string recipe = args.choice("fp8-recipe", "delayed", {"delayed", "tensorwise", "blockwise", "mxfp8"});
+    const std::string format = args.choice("fp8-format", "", {"e4m3", "hybrid"});
     bool some = args.text("num-layers-at-start-in-bf16", "0") != "0";
     some |= args.text("num-layers-at-end-in-bf16", "0") != "0";
     if (args.flag("first-last-layers-bf16") && some) assumed.emplace_back("fp8 in all layers, the first and last too");
@@ -350,7 +354,7 @@ std::string precision_of(MegatronReader& args, std::vector<std::string>& assumed
 
 Json cross_entropy_of(MegatronReader& args) {
     const bool fused = args.flag("cross-entropy-loss-fusion");
-    const std::string by = args.text("cross-entropy-fusion-impl", "native");
+    const std::string by = args.choice("cross-entropy-fusion-impl", "native", {"native", "te"});
     if (!fused) return Json("fp32-copy");
     return Json(by == "native" ? "native" : "fused");
 }
@@ -395,7 +399,7 @@ std::int64_t batch_of(MegatronReader& args, const MegatronLayout& layout) {
 Json megatron_training(MegatronReader& args, const MegatronLayout& layout, std::vector<std::string>& assumed) {
     const bool bf16 = args.flag("bf16"), fp16 = args.flag("fp16"), reduce_in_bf16 = args.flag("grad-reduce-in-bf16");
     const bool collects_in_fp32 = args.flag("accumulate-allreduce-grads-in-fp32");
-    const std::string layers = args.text("transformer-impl", "transformer_engine");
+    const std::string layers = args.choice("transformer-impl", "transformer_engine", {"local", "transformer_engine"});
     const bool own_layers = layers == "local";
     Json t = Json::object();
     t.set("global_batch_size", batch_of(args, layout))

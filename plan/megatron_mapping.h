@@ -24,6 +24,8 @@ public:
     const std::string* find(const std::string& name);  // nullptr: not given
     bool flag(const std::string& name) { return find(name) != nullptr; }
     std::string text(const std::string& name, std::string otherwise = "");
+    // Refused unless it is one of `allowed`, or not given.
+    std::string choice(const std::string& name, std::string otherwise, const std::vector<std::string>& allowed);
     std::int64_t integer(const std::string& name, std::int64_t otherwise);
     std::int64_t needed(const std::string& name);
     double number(const std::string& name, double otherwise);

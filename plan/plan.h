@@ -7,6 +7,7 @@
 //   if (auto no = check(plan); !no.empty()) ...         // plan/check.h
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -118,6 +119,11 @@ struct Parallelism {
     Overlap overlap;
     bool operator==(const Parallelism&) const = default;
 
+    // The most that a rank's experts can get of all tokens, over the mean: all of them, or each of their tokens once.
+    double most_imbalance(const MixtureOfExperts& moe) const {
+        const double apart = static_cast<double>(moe.experts) / static_cast<double>(moe.topk);
+        return moe.experts > 0 ? std::min(static_cast<double>(expert), std::max(apart, 1.0)) : 1;
+    }
     // Ranks that hold the same parameters: the size of Axis::replica.
     std::int64_t replicas() const { return context * data; }
     // Those that hold the same experts: of Axis::expert_replica.

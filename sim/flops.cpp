@@ -1,5 +1,7 @@
 #include "sim/flops.h"
 
+#include <algorithm>
+
 namespace foretrain {
 
 namespace {
@@ -38,9 +40,10 @@ double mlp_matrices(const ModelSpec& m, std::int64_t ffn) {
     return product((m.gated_mlp ? 3 : 2) * m.hidden_size, ffn);
 }
 
-// Those of the experts that it visits, and of the router.
+// Those of the experts that it visits, and of the router. A capacity below what comes drops the rest.
 double expert_matrices(const ModelSpec& m) {
-    return static_cast<double>(m.moe.topk) * mlp_matrices(m, m.moe.ffn_hidden_size) +
+    const double kept = m.moe.capacity_factor > 0 ? std::min(m.moe.capacity_factor, 1.0) : 1.0;
+    return kept * static_cast<double>(m.moe.topk) * mlp_matrices(m, m.moe.ffn_hidden_size) +
            mlp_matrices(m, m.moe.shared_ffn) + product(m.hidden_size, m.moe.experts);
 }
 

@@ -477,7 +477,8 @@ StageContext make_context(const Plan& plan) {
     c.vocabulary = padded_vocabulary(plan.model, framework, plan.parallelism.tensor);
     c.zero = plan.parallelism.effective_zero();
     const double stated = plan.training.expert_imbalance;
-    c.expert_imbalance = stated > 0 ? stated : framework.costs.experts.imbalance;
+    c.expert_imbalance = std::min(stated > 0 ? stated : framework.costs.experts.imbalance,
+                                  plan.parallelism.most_imbalance(plan.model.moe));
     return c;
 }
 

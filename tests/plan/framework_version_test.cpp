@@ -18,6 +18,8 @@ TEST(FrameworkVersion, FollowsFromAReleaseOrDate) {
     };
     EXPECT_EQ(megatron("2021"), "megatron-lm@2021");
     EXPECT_EQ(megatron("2022-04"), "megatron-lm@2021");
+    EXPECT_EQ(megatron("2021.06"), "megatron-lm@2021");
+    EXPECT_EQ(megatron("1999"), "megatron-lm@2021") << "a year, and no release 1999";
     EXPECT_EQ(megatron("2022-05-10"), "megatron-lm@2022");
     EXPECT_EQ(megatron("2022"), "megatron-lm@2022") << "the year holds the end of one and the begin of the next";
     EXPECT_EQ(megatron("2025"), "megatron-lm@2024");

@@ -127,6 +127,11 @@ TEST(MegatronArgs, WhatAPlanCannotSayIsRefusedByName) {
         EXPECT_FALSE(run.why.empty());
     }
     EXPECT_THROW(run_of("--num-layers many"), UserError);
+    for (const char* more :
+         {"--recompute-granularity bogus", "--recompute-granularity full --recompute-method bogus",
+          "--fp8-format bogus", "--fp8-format hybrid --fp8-recipe bogus", "--normalization bogus",
+          "--transformer-impl bogus", "--context-parallel-size 2 --cp-comm-type bogus", "--num-attention-heads 7"})
+        EXPECT_THROW(run_of(more), UserError) << more;
     EXPECT_THROW(plan_from_megatron(arguments_from_text("--bf16"), {.origin = "", .gpu = "h100-sxm-80gb"}), UserError);
 }
 

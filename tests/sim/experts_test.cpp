@@ -1,6 +1,7 @@
 // Layers with experts and latent attention in numbers that a person can check, and against measured memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -132,6 +133,32 @@ TEST(Experts, AreRefusedByName) {
 }
 
 // What one more layer keeps of a microbatch, as the table of Megatron-LM's saved tensors has it.
+// A rank that holds all experts gets all tokens, and no expert gets a token twice.
+TEST(Experts, ImbalanceIsAtMostWhatCanBe) {
+    Plan plan;
+    plan.model = read_model("mixtral-8x7b");
+    plan.cluster = read_cluster("dgx-h100");
+    plan.framework = "megatron-lm";
+    plan.training.global_batch_size = 64;
+    plan.training.sequence_length = 4096;
+    plan.parallelism.data = 8;
+    plan.parallelism.zero_stage = 1;
+    const auto refused = [&](std::int64_t ranks, double imbalance) {
+        plan.parallelism.expert = ranks;
+        plan.training.expert_imbalance = imbalance;
+        const std::vector<Rejection> all = check(plan);
+        return std::any_of(all.begin(), all.end(),
+                           [](const Rejection& r) { return r.reason == "imbalance_of_experts"; });
+    };
+    EXPECT_TRUE(refused(1, 1.1));
+    EXPECT_FALSE(refused(8, 4));
+    EXPECT_TRUE(refused(8, 4.1)) << "8 experts, of which a token visits 2";
+    EXPECT_FALSE(refused(2, 2));
+    plan.model = read_model("llama-3-8b");
+    EXPECT_TRUE(refused(1, 1.5));
+    EXPECT_FALSE(refused(1, 0));
+}
+
 TEST(LatentAttention, KeepsItsLatents) {
     Plan plan;
     plan.model = read_model("deepseek-v3");

@@ -28,6 +28,16 @@ TEST(ModelFlops, CountMatricesOnly) {
     EXPECT_EQ(model_flops(m, 8192, 8192).causal, before.causal);
 }
 
+TEST(ModelFlops, DroppedTokensComputeNothing) {
+    ModelSpec m = read_model("mixtral-8x7b");
+    const double all = model_flops(m, 1000, 4096).full;
+    m.moe.capacity_factor = 2;
+    EXPECT_DOUBLE_EQ(model_flops(m, 1000, 4096).full, all) << "what pads is no work of the model";
+    m.moe.capacity_factor = 0.25;
+    const double experts = 6.0 * 1000 * 32 * 2 * 3 * 4096 * 14336;  // layers, topk, matrices of hidden x ffn
+    EXPECT_NEAR(all - model_flops(m, 1000, 4096).full, 0.75 * experts, 1e-6 * experts);
+}
+
 TEST(ModelFlops, AWindowCountsItsPairs) {
     ModelSpec m = read_model("llama-3-8b");  // 32 layers, 32 heads of 128
     const double s = 8192, w = 2048, pair = 6 * 2 * 4096;
