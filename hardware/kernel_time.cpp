@@ -90,7 +90,7 @@ double cold_gemm_us(const GemmShape& s, const PreparedGemm& g) {
     const double compute = compute_us(s, g);
     const double memory = (inputs + written * elements) * g.us_per_byte / operand_efficiency;
     double us = p_norm(compute, memory, g.p) + g.epilogue * written * elements * g.us_per_byte + g.launch;
-    us += g.quantisation * static_cast<double>(s.m) * static_cast<double>(s.k) * g.us_per_byte;
+    us += g.quantisation * groups * static_cast<double>(s.m) * static_cast<double>(s.k) * g.us_per_byte;
     return us + accumulate_exposed * beyond * elements * g.us_per_byte / accumulate_efficiency;
 }
 

@@ -282,6 +282,15 @@ void check_recompute(const Plan& plan, Rejections& out) {
                        .found = describe(r),
                        .rule = "is described for models without experts and latent attention",
                        .allowed = "another recompute"});
+    const Parallelism& p = plan.parallelism;
+    if (r.kind == Kind::offload &&
+        (plan.model.has_experts() || plan.model.is_latent() || p.virtual_pipeline > 1 || p.schedule == Schedule::gpipe))
+        out.push_back({.reason = "offload_of_plain_layers",
+                       .field = "parallelism.offload.activation_layers",
+                       .found = std::to_string(r.layers),
+                       .rule = "is described for 1F1B with one chunk a stage, of models without experts and latent "
+                               "attention",
+                       .allowed = "the key left out"});
     if (r.kind != Kind::block && r.kind != Kind::segment && r.kind != Kind::every && r.kind != Kind::offload) return;
     if (!layers_divide(plan)) return;  // check_stage_layers says so
     const std::int64_t most = most_layers_of_chunk(plan);

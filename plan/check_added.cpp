@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/attention_choice.h"
 #include "plan/check_rules.h"
 
 namespace foretrain {
@@ -28,10 +29,7 @@ void check_rules::check_added_magnitude(const Plan& plan, const Framework& f, st
     const double tokens = d(plan.training.sequence_length);
     const double scores = d(p.micro_batch_size) * d(plan.model.attention_heads) * tokens * tokens;
     const double bandwidth = plan.cluster.device.memory_bandwidth.bytes_per_second;
-    const bool asked = plan.training.attention == AttentionKind::unfused;
-    const UnfusedAttention u = f.costs.unfused.product_efficiency > 0 ? f.costs.unfused
-                               : asked                                ? f.costs.unfused_if_asked
-                                                                      : UnfusedAttention{};
+    const UnfusedAttention u = unfused_attention(plan, f);
     layer += scores * (2 * u.forward_bytes + u.backward_bytes) / std::max(bandwidth, 1.0) * 1e6 * 2;
     const double passes = d(plan.training.global_batch_size) / (d(p.micro_batch_size) * d(p.data));
     const double messages = 2 * d(p.virtual_pipeline) * (passes + d(p.pipeline)) * f.costs.messages.each_us;

@@ -17,7 +17,13 @@ namespace {
 const std::vector<Framework>& profiles() {
     static const std::vector<Framework> all = [] {
         std::vector<Framework> out;
-        for (const Preset& preset : plan_presets()) read_frameworks(preset, out);
+        // What begins as a copy of another framework's profile comes after all that do not.
+        std::vector<Preset> presets(plan_presets().begin(), plan_presets().end());
+        std::stable_partition(presets.begin(), presets.end(),
+                              [](const Preset& preset) { return !begins_as_another(preset); });
+        for (const Preset& preset : presets) read_frameworks(preset, out);
+        std::stable_sort(out.begin(), out.end(),
+                         [](const Framework& a, const Framework& b) { return a.name < b.name; });
         // Ours first.
         std::stable_partition(out.begin(), out.end(), [](const Framework& f) { return f.runnable; });
         return out;

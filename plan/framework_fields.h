@@ -159,6 +159,7 @@ void visit(Visitor& v, MemoryCosts& m) {
     v("library_mib", m.library_mib, 0.0, most_mib);
     v("deterministic_mib", m.deterministic_mib, 0.0, most_mib);
     v("library_handles", m.library_handles, std::int64_t{0}, some);
+    v("expert_overlap_handles", m.expert_overlap_handles, std::int64_t{0}, some);
     v("layer_mib", m.layer_mib, 0.0, most_mib);
     v("overlap_workspaces", m.overlap_workspaces, std::int64_t{0}, some);
     v("grouped_workspaces", m.grouped_workspaces, std::int64_t{0}, some);

@@ -265,10 +265,14 @@ void read_version(FieldReader& in, const Json& version, Framework& f) {
 
 using Find = const Framework* (*)(std::string_view reference);
 
-// The version that another begins as a copy of: one before it in its file, or a profile that `find` knows.
+// The version that another begins as a copy of: one before it in its file, or of another framework one read before
+// or that `find` knows.
 Framework begun_as(const Json& like, const std::vector<Framework>& all, std::size_t first, Find find) {
     const std::string name = like.string();
-    if (find != nullptr && name.find('@') != std::string::npos) {
+    const std::size_t at = name.find('@');
+    for (const Framework& f : all)
+        if (at != std::string::npos && f.name == name.substr(0, at) && f.version == name.substr(at + 1)) return f;
+    if (find != nullptr && at != std::string::npos) {
         if (const Framework* f = find(name)) return *f;
         UnknownFramework unknown = unknown_framework(name);
         like.fail(like.found(), "one of " + unknown.allowed, std::move(unknown.suggestion));
@@ -322,6 +326,13 @@ Json version_of(const Framework& f) {
 }
 
 }  // namespace
+
+bool begins_as_another(const Preset& preset) {
+    const Json file = Json::parse(preset.text, preset.name);
+    for (const Json& version : file.at("versions").items())
+        if (version.has("like") && version.at("like").string().find('@') != std::string::npos) return true;
+    return false;
+}
 
 void read_frameworks(const Preset& preset, std::vector<Framework>& out) {
     read_file(Json::parse(preset.text, "framework " + std::string(preset.name)), nullptr, out);

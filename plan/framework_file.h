@@ -9,7 +9,8 @@
 //   read_frameworks({"megatron-lm", text}, out);      // appends each version
 //   frameworks_from_json(Json::parse_file("mine.json"))
 //
-// A user's file has the same form, and its versions may also be like an embedded one ("like": "megatron-lm@2024").
+// A version may also be like one of another framework ("like": "megatron-lm@2024"), in a user's file like any
+// embedded one.
 #pragma once
 
 #include <vector>
@@ -20,6 +21,8 @@
 
 namespace foretrain {
 
+// Whether a version begins as a copy of another framework's, which must then have been read before.
+bool begins_as_another(const Preset& preset);
 void read_frameworks(const Preset& preset, std::vector<Framework>& out);  // an embedded file
 std::vector<Framework> frameworks_from_json(const Json& file);
 // Whole, like no other: what reads back equal. Precondition: at least one, all of one name.

@@ -36,7 +36,8 @@ struct MemoryCosts {
     Steps library_mib;             // a handle of the matrix library
     double deterministic_mib = 0;  // the same where kernels are deterministic: the larger counts
     std::int64_t library_handles = 0;
-    Steps layer_mib;  // the library that layers are made of, one for each kind of product
+    std::int64_t expert_overlap_handles = 0;  // more, of the streams that exchange tokens beside computing
+    Steps layer_mib;                          // the library that layers are made of, one for each kind of product
     std::int64_t overlap_workspaces = 0, grouped_workspaces = 0;  // of those, more for what they name
     Steps own_layer_mib;           // all workspaces of the framework's own layers, by tensor ranks
     double unsharded_mib = 0;      // many small tensors where replicas do not share out the optimizer

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/index.h"
 #include "hardware/collective_time.h"
+#include "plan/attention_choice.h"
 #include "plan/framework.h"
 #include "plan/program/access.h"
-#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 
@@ -26,10 +26,11 @@ Time share_of(Time t, std::int16_t share) {
     return Time{thousands * share + (rest * share + whole / 2) / whole};
 }
 
-// Of heads whose values are of another width, the mean: as much of the work has the one as the other.
+// Of heads whose values are of another width, the mean over the products: forward one of each, backward three of
+// queries and keys (the scores again, and both gradients) and two of values.
 template <class Args>
-std::int64_t width_of(const Args& a) {
-    return (a.head_dim + a.value_dim()) / 2;
+std::int64_t width_of(const Args& a, bool backward) {
+    return backward ? (3 * a.head_dim + 2 * a.value_dim()) / 5 : (a.head_dim + a.value_dim()) / 2;
 }
 
 bool is_routed(const KernelArgs& args) {
@@ -186,7 +187,7 @@ double CostModel::unfused_attention(const AttentionShape& shape, DType type) con
 // slower form counts, since some rank has it. What the step adds to is read and written besides.
 double CostModel::ring_step(const RingAttentionArgs& a) const {
     const std::int64_t tokens = a.sequence / a.context, half = tokens / 2;
-    AttentionShape shape{a.batch, tokens, a.heads, width_of(a), a.backward};
+    AttentionShape shape{a.batch, tokens, a.heads, width_of(a, a.backward), a.backward};
     if (a.step == 0) return attention(shape, a.type);
     shape.keys = half;
     const double early = attention(shape, a.type);
@@ -222,9 +223,9 @@ Time CostModel::took(double us) const {
 Time CostModel::kernel(const KernelArgs& args) const {
     if (const auto* g = std::get_if<GemmArgs>(&args)) return took(gemm(*g));
     if (const auto* a = std::get_if<AttentionForwardArgs>(&args))
-        return took(attention({a->batch, a->sequence, a->heads, width_of(*a), false, a->window}, a->type));
+        return took(attention({a->batch, a->sequence, a->heads, width_of(*a, false), false, a->window}, a->type));
     if (const auto* a = std::get_if<AttentionBackwardArgs>(&args))
-        return took(attention({a->batch, a->sequence, a->heads, width_of(*a), true, a->window}, a->type));
+        return took(attention({a->batch, a->sequence, a->heads, width_of(*a, true), true, a->window}, a->type));
     if (const auto* a = std::get_if<RingAttentionArgs>(&args)) return took(ring_step(*a));
     if (is_routed(args)) {
         const MemoryBound& m = routed_activation_;

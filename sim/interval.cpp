@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "plan/attention_choice.h"
 #include "plan/framework.h"
-#include "plan/program/memory_terms.h"
 
 namespace foretrain {
 

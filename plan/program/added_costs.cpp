@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/attention_choice.h"
+
 namespace foretrain {
 
 namespace {
@@ -48,8 +50,9 @@ AddedCosts added_costs(const Plan& plan, const Framework& framework) {
     const Time operation = from_microseconds(figure_at(c.host.operation_us, plan.cluster.device.dense_bf16_tera()));
     AddedCosts a;
     const std::int64_t matrices = p.micro_batch_size * (plan.model.attention_heads / p.tensor);
-    const bool more = c.unfused.product_efficiency > 0 && !c.unfused.has_softmax_kernel(matrices);
-    const std::int64_t softmax = more ? c.unfused.operations_without : 0;
+    const UnfusedAttention unfused = unfused_attention(plan, framework);
+    const bool more = unfused.product_efficiency > 0 && !unfused.has_softmax_kernel(matrices);
+    const std::int64_t softmax = more ? unfused.operations_without : 0;
     a.launch_forward = operation * (c.host.forward_operations + softmax);
     a.launch_backward = operation * (c.host.backward_operations + softmax);
     a.embed_forward = operation * c.host.embedding.forward;

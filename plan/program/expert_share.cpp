@@ -17,7 +17,7 @@ ExpertShare expert_share(const ModelSpec& model, const Parallelism& p, std::int6
     const double mean = static_cast<double>(rows * moe.topk) / static_cast<double>(moe.experts);
     double most = mean * imbalance;
     if (moe.capacity_factor > 0) {
-        const double room = std::ceil(mean) * moe.capacity_factor;
+        const double room = mean * moe.capacity_factor;
         most = moe.pad_to_capacity ? room : std::min(room, most);
     }
     s.capacity = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(most)));

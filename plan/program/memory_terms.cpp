@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/attention_choice.h"
+
 namespace foretrain {
 
 namespace {
@@ -15,12 +17,13 @@ double attention_dropout(const Plan& plan, const Framework& f) {
     return plan.training.attention_dropout.value_or(f.memory.attention_dropout);
 }
 
-// Softmax, its dropout and the mask of that: 2, 2 and 1 byte; softmax alone without dropout. Apart from mask and scale
-// the softmax is one of fp32, whose result is kept in both types.
+// Softmax, its dropout and the mask of that: 2, 2 and 1 byte; softmax alone without dropout. A softmax apart from mask
+// and scale is one of fp32, of which 4 bytes are kept, and without dropout the 2 that the next product reads.
 std::int64_t score_bytes(const Plan& plan, const Framework& f) {
     if (attention_of(plan, f) != AttentionKind::unfused) return 0;
-    if (attention_dropout(plan, f) == 0) return 2;
-    return plan.training.software.fused_softmax ? 5 : 7;
+    const bool fused = plan.training.software.fused_softmax;
+    if (attention_dropout(plan, f) == 0) return fused ? 2 : 6;
+    return fused ? 5 : 7;
 }
 
 std::int64_t logit_bytes(const Plan& plan, const Framework& f) {
@@ -59,25 +62,11 @@ double workspaces_mib(const Plan& plan, const MemoryCosts& m) {
     const std::int64_t kinds =
         1 + (plan.parallelism.overlap.tensor && plan.parallelism.tensor > 1 ? m.overlap_workspaces : 0) +
         (grouped ? m.grouped_workspaces : 0);
-    const std::int64_t handles = m.library_handles + (s.expert_overlap ? 2 : 0);  // of the streams that take turns
+    const std::int64_t handles = m.library_handles + (s.expert_overlap ? m.expert_overlap_handles : 0);
     return handle * static_cast<double>(handles) + figure_at(m.layer_mib, tera) * static_cast<double>(kinds);
 }
 
 }  // namespace
-
-AttentionKind attention_of(const Plan& plan, const Framework& f) {
-    if (plan.training.attention) return *plan.training.attention;
-    if (f.costs.unfused.product_efficiency > 0) return AttentionKind::unfused;
-    AttentionKind kind = AttentionKind::flash2;
-    for (const auto& [from, which] : f.memory.attention)
-        if (plan.cluster.device.dense_bf16_tera() >= from) kind = which;
-    return kind;
-}
-
-UnfusedAttention unfused_attention(const Plan& plan, const Framework& f) {
-    if (attention_of(plan, f) != AttentionKind::unfused) return {};
-    return f.costs.unfused.product_efficiency > 0 ? f.costs.unfused : f.costs.unfused_if_asked;
-}
 
 MemoryTerms memory_terms(const Plan& plan, const Framework& f) {
     MemoryTerms t;

@@ -27,11 +27,7 @@ struct MemoryTerms {
     bool one_tied_gradient = false;    // embedding and tied head of one stage collect in the same place
 };
 
-AttentionKind attention_of(const Plan& plan, const Framework& framework);
 MemoryTerms memory_terms(const Plan& plan, const Framework& framework);
-
-// Figures for the time of attention that is not fused; none where it is.
-UnfusedAttention unfused_attention(const Plan& plan, const Framework& framework);
 
 // Inside the framework's allocator and beside the program, on every stage alike: workspaces and buffers.
 Bytes libraries_of(const Plan& plan, const Framework& framework);

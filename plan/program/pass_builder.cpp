@@ -126,10 +126,12 @@ std::int32_t PassBuilder::kernel(const KernelArgs& args, std::span<const Tensor>
     return emit(i);
 }
 
-// What the framework hides of it is behind products whose time counts in full.
+// What the framework hides of it is behind products whose time counts in full. Nothing is behind what the tokens of
+// experts wait for.
 void PassBuilder::tensor_collective(Instruction instruction) {
     const bool backward = body_.kind == InstructionKind::backward_chunk && !recomputing_;
-    instruction.share = backward ? context_.added.tensor_backward : context_.added.tensor_forward;
+    if (instruction.axis == Axis::tensor)
+        instruction.share = backward ? context_.added.tensor_backward : context_.added.tensor_forward;
     emit(instruction);
 }
 
@@ -205,8 +207,9 @@ void PassBuilder::end_layers(std::int32_t begun, Added added) {
     stall.count = added.stall.value;
     if (begun >= 0) {
         const auto first = body_.code.begin() + begun;
-        const auto collectives =
-            std::count_if(first, body_.code.end(), [](const Instruction& i) { return i.axis == Axis::tensor; });
+        const auto collectives = std::count_if(first, body_.code.end(), [](const Instruction& i) {
+            return i.axis == Axis::tensor || i.axis == Axis::expert_tensor;
+        });
         first->count = (added.host + context_.added.launch_collective * collectives).value;
         stall.add_wait({begun, Stream::host});
     }

@@ -148,7 +148,7 @@ private:
     void experts_backward(std::int32_t layer, const LayerTensors& s, Tensor dout, Tensor dy);
     Tensor routed_backward(std::int32_t layer, const LayerTensors& s, Tensor dout);
     Tensor router_backward(std::int32_t layer, const LayerTensors& s);
-    Tensor shared_forward(std::int32_t layer, const LayerTensors& s);
+    Tensor shared_forward(std::int32_t layer, const LayerTensors& s, bool kept);
     Tensor shared_backward(std::int32_t layer, const LayerTensors& s, Tensor dout);
     void permute(Tensor x, Tensor y, std::int64_t from, std::int64_t to, std::int64_t width);
     bool sorts() const;

@@ -7,7 +7,8 @@
 //     -> fc1, activation, fc2 of each local expert -> and back -> (R, h)
 //
 // Rows are those of ExpertShare: fixed capacity, or the busiest rank's without one. What the router's weights
-// multiply is done with the activation, and what a shared gate does with a sum: neither is a kernel here.
+// multiply is done with a gated activation, and by a permutation in place after another; what a shared gate does with
+// a sum is no kernel here.
 #include "plan/program/transformer.h"
 
 namespace foretrain {
@@ -87,13 +88,14 @@ void TransformerPasses::expert_products(std::int32_t layer, const LayerTensors& 
     if (s.weighted >= 0) permute(s.act, s.weighted, share_.gathered(), share_.gathered(), share_.ffn);
 }
 
-// (R, h), of what every token visits; -1 where there is nothing.
-TransformerPasses::Tensor TransformerPasses::shared_forward(std::int32_t layer, const LayerTensors& s) {
+// (R, h), of what every token visits; -1 where there is nothing, and where only `kept` tensors are wanted.
+TransformerPasses::Tensor TransformerPasses::shared_forward(std::int32_t layer, const LayerTensors& s, bool kept) {
     if (shared_ == 0) return -1;
     const std::int32_t unit = unit_of(UnitKind::layer, layer);
     const std::int64_t gates = c_.model.gated_mlp ? 2 : 1;
     linear(unit, "shared.fc1", false, full(s.norm2, "norm2_full"), s.shared_fc1, gates * shared_, h_);
     activation(false, -1, s.shared_fc1, s.shared_act, tokens_, shared_);
+    if (kept) return -1;
     const Tensor sum = out_product(unit, "shared.fc2", s.shared_act, shared_, {"shared", "shared_sum"}, -1);
     if (c_.model.moe.shared_gate) {
         const Tensor gate = b_.transient("shared_gate", rows_, w_);
@@ -107,7 +109,7 @@ void TransformerPasses::experts_forward(std::int32_t layer, const LayerTensors& 
     const std::int32_t unit = unit_of(UnitKind::layer, layer), experts = unit_of(UnitKind::experts, layer);
     b_.section("experts", layer);
     norm_forward(unit, "norm2", s.y, s.norm2);
-    const Tensor shared = shared_forward(layer, s);
+    const Tensor shared = shared_forward(layer, s, out < 0);
     expert_products(layer, s);
     if (out < 0) return;
     const Tensor results = b_.transient("results", share_.gathered() * h_, w_);
@@ -181,7 +183,11 @@ TransformerPasses::Tensor TransformerPasses::shared_backward(std::int32_t layer,
     if (c_.model.moe.shared_gate) {
         const Tensor dgate = b_.transient("dshared_gate", rows_, w_);
         permute(dout, dgate, rows_ * h_, rows_, 1);
-        weight_gradient(unit, "shared_gate.weight", dgate, s.norm2, {rows_, 1, h_, 1, true});
+        const Product product{rows_, 1, h_, 1, true};
+        weight_gradient(unit, "shared_gate.weight", dgate, s.norm2, product);
+        const Tensor through_gate = b_.transient("dnorm2_gate", rows_ * h_, w_);
+        input_gradient(unit, "shared_gate.weight", dgate, through_gate, product);
+        add_rows(through_gate, sum, sum);
     }
     return sum;
 }

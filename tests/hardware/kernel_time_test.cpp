@@ -97,6 +97,12 @@ TEST(Gemm, QuantisesItsInputs) {
     const double without = gemm_us(shape, prepare(c, four));
     c.quantisation = 2;
     EXPECT_NEAR(gemm_us(shape, prepare(c, four)) - without, 2 * 64 * 4096 / four.bandwidth, 1e-12);
+    GemmShape groups = shape;
+    groups.groups = 3;
+    PreparedGemm free = prepare(c, four), paid = free;
+    free.quantisation = 0;
+    EXPECT_NEAR(gemm_us(groups, paid) - gemm_us(groups, free), 3 * 2 * 64 * 4096 / four.bandwidth, 1e-12)
+        << "each group its own";
     GemmShape sum = shape, stored = shape;
     sum.accumulate = stored.accumulate = true;
     sum.output_bytes = stored.output_bytes = 4;

@@ -144,6 +144,12 @@ TEST(Check, NamesEveryBrokenRule) {
          [](Plan& p) {
              p.parallelism.recompute = {Recompute::Kind::every, 2};
          }},
+        {"offload_of_plain_layers",
+         [](Plan& p) {
+             p.framework = "megatron-lm";
+             p.parallelism.virtual_pipeline = 2;
+             p.parallelism.recompute = {Recompute::Kind::offload, 1};
+         }},
         {"framework_unknown", [](Plan& p) { p.framework = "megatron"; }},
         {"precision_not_calibrated", [](Plan& p) { p.cluster.device.calibration.gemm.clear(); }},
         {"precision_not_calibrated", [](Plan& p) { p.cluster.device.peak.clear(); }},

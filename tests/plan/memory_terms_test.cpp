@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/cluster_file.h"
+#include "plan/attention_choice.h"
 #include "plan/program/skeleton.h"
 #include "tests/plan/support/small_plans.h"
 
@@ -43,6 +44,10 @@ TEST(MemoryTerms, AttentionFollowsTheDeviceUnlessItIsSaid) {
     EXPECT_EQ(terms(plan).score_bytes, 2) << "the softmax";
     plan.training.attention_dropout = 0.1;
     EXPECT_EQ(terms(plan).score_bytes, 5) << "and its dropout and mask";
+    plan.training.software.fused_softmax = false;
+    EXPECT_EQ(terms(plan).score_bytes, 7) << "a softmax of fp32";
+    plan.training.attention_dropout = 0;
+    EXPECT_EQ(terms(plan).score_bytes, 6) << "which is kept as the product reads it too";
     EXPECT_GT(unfused_attention(plan, f).product_efficiency, 0);
 }
 

@@ -46,7 +46,7 @@ TEST(Fit, FindsTheConstantsThatMadeTheRuns) {
     for (const std::size_t c : {attention, stall, across}) {
         EXPECT_NEAR(f.factors[c], truth[c], 2.5 * f.standard_error[c]) << model.constants()[c].name;
         EXPECT_GT(std::fabs(f.factors[c]), std::fabs(truth[c]) / 2) << model.constants()[c].name;
-        EXPECT_LT(f.standard_error[c], 0.6 * model.constants()[c].prior)
+        EXPECT_LT(f.standard_error[c], model.constants()[c].prior / 2)
             << "the runs tell: " << model.constants()[c].name;
     }
     for (std::size_t i = 0; i < model.runs().size(); ++i)

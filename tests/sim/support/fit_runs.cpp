@@ -33,6 +33,7 @@ std::vector<FitRun> predicted_runs() {
             for (const std::int64_t micro : {1, 4})
                 add("theirs", "fsdp@composer", model, "dgx-a100", nodes, {.zero_stage = 3, .micro_batch_size = micro},
                     256, 2048);
+    add("theirs", "fsdp@composer", "mpt-7b", "dgx-a100", 1, {.zero_stage = 3}, 32, 16384);  // much attention
     return runs;
 }
 
