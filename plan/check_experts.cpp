@@ -46,8 +46,9 @@ void check_rows(const Plan& plan, std::vector<Rejection>& out) {
         out.push_back({.reason = "expert_tensor_is_one_or_tensor",
                        .field = "parallelism.expert_tensor",
                        .found = std::to_string(p.expert_tensor),
-                       .rule = "ranks that share an expert's matrices are the tensor ranks, or there are none",
-                       .allowed = fmt::format("1, {}", p.tensor),
+                       .rule = "ranks that share an expert's matrices are tensor ranks",
+                       .allowed = f != nullptr && f->runnable ? fmt::format("1, {}", p.tensor)
+                                                              : fmt::format("divisors of {}", p.tensor),
                        .suggestion = "1"});
     if (p.tensor > 1 && !p.sequence_parallel)
         out.push_back({.reason = "experts_need_sequence_parallel",

@@ -103,7 +103,7 @@ struct Parallelism {
     std::int64_t virtual_pipeline = 1;  // chunks a stage; more than one: interleaved
     std::int64_t data = 1;
     std::int64_t expert = 1;         // ranks that share out a layer's experts
-    std::int64_t expert_tensor = 1;  // ranks that share an expert's matrices: 1 or `tensor`
+    std::int64_t expert_tensor = 1;  // ranks that share an expert's matrices: a divisor of `tensor`
     bool sequence_parallel = false;
     int zero_stage = 0;
     std::int64_t zero_shard_size = 0;  // consecutive replicas that share out what ZeRO shards; 0: all

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/program/body_passes.h"
+#include "plan/program/layer_keeper.h"
 #include "plan/program/stage_state.h"
 #include "plan/program/transformer.h"
 
@@ -14,16 +15,6 @@ namespace {
 
 using Tensor = PassBuilder::Tensor;
 
-// Indices in Stage::saved of what a layer keeps; -1: not kept.
-struct LayerSaved {
-    std::int32_t x = -1, norm1 = -1, qkv = -1, context = -1, lse = -1, y = -1, norm2 = -1, fc1 = -1, act = -1;
-    std::int32_t raw_qk = -1, attended = -1, mlp_out = -1, scores = -1;
-    std::int32_t q_latent = -1, q_norm = -1, kv_latent = -1, kv_norm = -1;
-    std::int32_t logits = -1, scored = -1, chosen = -1, dispatched = -1, weighted = -1, shared_fc1 = -1,
-                 shared_act = -1;
-    std::int32_t masks = -1, statistics = -1, second_output = -1;
-};
-
 class StageBuilder {
 public:
     StageBuilder(const StageContext& context, Stage& stage)
@@ -31,35 +22,13 @@ public:
           stage_(stage),
           layers_(stage.layout.layers),
           segments_(stage.layout.segments),
-          saved_(static_cast<std::size_t>(layers_)) {}
+          keeper_(context, stage.layout.layers) {}
 
     // Forward and backward pass as plain arithmetic.
     void build_passes() {
         stage_.bodies.push_back(forward());
         stage_.bodies.push_back(backward());
         for (const Repeat& r : stage_.layout.repeats) stage_.slot_bytes += saved_bytes(stage_, r) * (r.times - 1);
-    }
-
-    // The gradients of a tied head on this stage join the embedding's; then each unit steps, its
-    // gradients are cleared for the next step, and its weights are gathered again (ZeRO-1, 2).
-    Body optimizer() {
-        PassBuilder b(c_, stage_, "optimizer", InstructionKind::optimizer_step);
-        b.section("optimizer");
-        b.end_layers(-1, {.host = {}, .stall = c_.added.stall_step + c_.added.stall_parameters});
-        for (const StageUnit& u : stage_.units) {
-            if (u.unit.tied_to < 0 || !u.unit.has_gradient()) continue;
-            const Unit& owner = stage_.units[static_cast<std::size_t>(u.unit.tied_to)].unit;
-            const std::int64_t n = c_.zero >= 1 ? u.unit.elements / c_.shards() : u.unit.elements;
-            b.kernel(AccumulateArgs{n, c_.types.gradient, c_.types.gradient},
-                     {b.fixed(reduced(u.unit)), b.fixed(reduced(owner))});
-            clear(b, u.unit);
-        }
-        for (const StageUnit& u : stage_.units) {
-            b.cut(u.layer);
-            const UnitKind kind = stage_.unit_shapes[static_cast<std::size_t>(u.shape)].kind;
-            if (u.unit.tied_to < 0) step(b, kind, u.unit);
-        }
-        return b.take();
     }
 
 private:
@@ -72,138 +41,18 @@ private:
     Tensor layer_input(PassBuilder& b, std::int32_t layer, bool kept, Tensor otherwise) {
         if (layer == 0 && !first()) return b.ring(Home::input, "input");
         if (!kept) return otherwise;
-        LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
-        if (s.x < 0) s.x = b.save("x", layer, c_.boundary_elements(), c_.types.weight);
-        return b.saved(s.x);
-    }
-
-    // make(name, member of LayerSaved, elements, type) answers with a tensor.
-    template <class Make>
-    LayerTensors layer_tensors(const TransformerPasses& t, std::int32_t layer, Tensor x, Make&& make) {
-        const DType w = c_.types.weight;
-        LayerTensors s;
-        s.x = x;
-        s.norm1 = make("norm1", &LayerSaved::norm1, t.stream_elements(), w);
-        if (c_.model.is_latent()) latents(t, s, make);
-        s.qkv = make("qkv", &LayerSaved::qkv, t.qkv_elements(), w);
-        if (c_.model.query_key_norm != QueryKeyNorm::none)
-            s.raw_qk = make("raw_qk", &LayerSaved::raw_qk, t.raw_qk_elements(), w);
-        s.context = make("context", &LayerSaved::context, t.context_elements(), w);
-        s.lse = make("lse", &LayerSaved::lse, t.lse_elements(), c_.statistics);
-        if (c_.memory.score_bytes > 0)
-            s.scores = make("scores", &LayerSaved::scores, t.score_elements(layer), DType::fp8);
-        if (const std::int64_t n = t.mask_elements()) s.masks = make("masks", &LayerSaved::masks, n, DType::fp8);
-        if (const std::int64_t n = t.statistics_elements())
-            s.statistics = make("statistics", &LayerSaved::statistics, n, DType::fp8);
-        if (c_.memory.second_output)
-            s.second_output = make("second_output", &LayerSaved::second_output, t.context_elements(), w);
-        if (!c_.model.is_parallel()) s.y = make("y", &LayerSaved::y, t.stream_elements(), w);
-        s.norm2 = s.norm1;
-        if (c_.model.block != Block::parallel_shared_norm)
-            s.norm2 = make("norm2", &LayerSaved::norm2, t.stream_elements(), w);
-        if (t.has_experts(layer)) {
-            experts(t, s, make);
-            return s;
-        }
-        s.fc1 = make("fc1", &LayerSaved::fc1, t.fc1_elements(), w);
-        s.act = make("act", &LayerSaved::act, t.act_elements(), w);
-        if (!c_.model.post_norms) return s;
-        s.attended = make("attended", &LayerSaved::attended, t.stream_elements(), w);
-        s.mlp_out = make("mlp_out", &LayerSaved::mlp_out, t.stream_elements(), w);
-        return s;
-    }
-
-    template <class Make>
-    void latents(const TransformerPasses& t, LayerTensors& s, Make&& make) {
-        const LatentAttention& a = c_.model.mla;
-        const DType w = c_.types.weight;
-        if (a.q_lora > 0) {
-            s.q_latent = make("q_latent", &LayerSaved::q_latent, t.latent_elements(a.q_lora), w);
-            s.q_norm = make("q_norm", &LayerSaved::q_norm, t.latent_elements(a.q_lora), w);
-        }
-        s.kv_latent = make("kv_latent", &LayerSaved::kv_latent, t.latent_elements(a.kv_lora + a.qk_rope), w);
-        s.kv_norm = make("kv_norm", &LayerSaved::kv_norm, t.latent_elements(a.kv_lora), w);
-    }
-
-    template <class Make>
-    void experts(const TransformerPasses& t, LayerTensors& s, Make&& make) {
-        const DType w = c_.types.weight;
-        const std::int64_t gates = c_.model.gated_mlp ? 2 : 1;
-        s.logits = make("router_logits", &LayerSaved::logits, t.routed_elements(), DType::fp32);
-        s.scored = make("router_scores", &LayerSaved::scored, t.routed_elements(), DType::fp32);
-        s.chosen = make("router_chosen", &LayerSaved::chosen, t.routed_elements(), DType::fp32);
-        s.dispatched = make("dispatched", &LayerSaved::dispatched, t.dispatched_elements(), w);
-        s.fc1 = make("experts_fc1", &LayerSaved::fc1, gates * t.expert_act_elements(), w);
-        s.act = make("experts_act", &LayerSaved::act, t.expert_act_elements(), w);
-        if (!c_.model.gated_mlp) s.weighted = make("weighted", &LayerSaved::weighted, t.expert_act_elements(), w);
-        if (c_.model.moe.shared_ffn == 0) return;
-        s.shared_fc1 = make("shared_fc1", &LayerSaved::shared_fc1, gates * t.shared_act_elements(), w);
-        s.shared_act = make("shared_act", &LayerSaved::shared_act, t.shared_act_elements(), w);
-    }
-
-    LayerTensors transient_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
-        return layer_tensors(t, layer, x,
-                             [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
-                                 return b.transient(what, elements, type);
-                             });
-    }
-
-    // Of a segment that is not stored whole: on its way through, but for what a recompute by operators keeps.
-    LayerTensors passing_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
-        if (!is(Recompute::Kind::operators)) return transient_layer(b, t, layer, x);
-        LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
-        return layer_tensors(
-            t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
-                const bool kept = member == &LayerSaved::qkv || member == &LayerSaved::raw_qk ||
-                                  member == &LayerSaved::context || member == &LayerSaved::lse ||
-                                  member == &LayerSaved::scores || member == &LayerSaved::act;
-                if (!kept) return b.transient(what, elements, type);
-                if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
-                return b.saved(saved.*member);
-            });
-    }
-
-    // What a layer kept in host memory comes back: written by a copy, beside which other layers are computed.
-    LayerTensors returned_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
-        return layer_tensors(t, layer, x,
-                             [&](const char* what, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
-                                 const Tensor tensor = b.transient(what, elements, type);
-                                 Instruction i;
-                                 i.kind = InstructionKind::fill;
-                                 i.type = type;
-                                 i.count = elements;
-                                 i.add_operand(tensor);
-                                 b.emit(i);
-                                 return tensor;
-                             });
+        return keeper_.input(b, layer);
     }
 
     // That computing waits for, of sending what a layer keeps one way, as long as its own products take.
     Time sending(const TransformerPasses& t, std::int32_t layer) {
-        Bytes bytes;
-        layer_tensors(t, layer, -1, [&](const char*, std::int32_t LayerSaved::*, std::int64_t elements, DType type) {
-            bytes += Bytes{elements * size_of(type)};
-            return Tensor{-1};
-        });
+        const Bytes bytes = keeper_.bytes(t, layer);
         const Time sent{std::llround(static_cast<double>(bytes.value) * c_.added.host_byte_ps)};
         return std::max(sent - c_.added.products, Time{});
     }
     Time sending(const TransformerPasses& t, const Segment& segment) {
         const bool away = segment.recomputed && is(Recompute::Kind::offload);
         return away ? sending(t, segment.first) * segment.count : Time{};
-    }
-
-    // Selective recompute keeps everything but the results of the core attention.
-    LayerTensors stored_layer(PassBuilder& b, const TransformerPasses& t, std::int32_t layer, Tensor x) {
-        LayerSaved& saved = saved_[static_cast<std::size_t>(layer)];
-        return layer_tensors(
-            t, layer, x, [&](const char* what, std::int32_t LayerSaved::*member, std::int64_t elements, DType type) {
-                const bool core = member == &LayerSaved::context || member == &LayerSaved::lse ||
-                                  member == &LayerSaved::scores || member == &LayerSaved::second_output;
-                if (core && selective()) return b.transient(what, elements, type);
-                if (saved.*member < 0) saved.*member = b.save(what, layer, elements, type);
-                return b.saved(saved.*member);
-            });
     }
 
     HeadTensors head_tensors(PassBuilder& b, const TransformerPasses& t) {
@@ -262,7 +111,7 @@ private:
             const std::int32_t begun = b.begin_layers(segment.first);
             for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
                 const LayerTensors s =
-                    segment.recomputed ? passing_layer(b, t, layer, x) : stored_layer(b, t, layer, x);
+                    segment.recomputed ? keeper_.passing(b, t, layer, x) : keeper_.stored(b, t, layer, x);
                 const AttentionBranch attention = t.attention_forward(layer, s);
                 const Tensor out = forward_output(b, t, segment, layer);
                 t.mlp_forward(layer, s, attention, out);
@@ -361,15 +210,15 @@ private:
         for (std::int32_t layer = segment.first; layer < segment.end(); ++layer) {
             b.section("attention", layer);
             if (!segment.recomputed) {
-                out.push_back(stored_layer(b, t, layer, x));
+                out.push_back(keeper_.stored(b, t, layer, x));
                 if (selective()) t.core_attention(layer, out.back());
                 continue;
             }
             if (is(Recompute::Kind::offload)) {
-                out.push_back(returned_layer(b, t, layer, x));
+                out.push_back(keeper_.returned(b, t, layer, x));
                 continue;
             }
-            out.push_back(passing_layer(b, t, layer, x));
+            out.push_back(keeper_.passing(b, t, layer, x));
             if (is(Recompute::Kind::operators)) {
                 t.layer_forward_between(layer, out.back());
                 t.hold_kept(out.back());
@@ -388,64 +237,11 @@ private:
         return out;
     }
 
-    std::int32_t reduced(const Unit& unit) const { return c_.zero >= 1 ? unit.gradient_shard : unit.gradient; }
-
-    void clear(PassBuilder& b, const Unit& unit) {
-        const std::int32_t gradient = c_.zero >= 2 ? unit.gradient_shard : unit.gradient;
-        Instruction i;
-        i.kind = InstructionKind::fill;
-        i.type = c_.types.gradient;
-        i.count = stage_.fixed[static_cast<std::size_t>(gradient)].elements;
-        i.add_operand(b.fixed(gradient));
-        b.emit(i);
-    }
-
-    void step(PassBuilder& b, UnitKind kind, const Unit& unit) {
-        const std::int64_t n = c_.zero >= 1 ? unit.elements / c_.shards(kind) : unit.elements;
-        if (c_.parallelism.optimizer_on_host) return step_on_host(b, kind, unit, n);
-        const Training& o = c_.training;
-        const AdamwArgs args{.elements = n,
-                             .learning_rate = o.learning_rate,
-                             .beta1 = o.beta1,
-                             .beta2 = o.beta2,
-                             .epsilon = o.epsilon,
-                             .weight_decay = o.weight_decay,
-                             .master = c_.types.master,
-                             .type = c_.types.weight,
-                             .gradient = c_.types.gradient,
-                             .optimizer = c_.types.optimizer};
-        std::vector<Tensor> operands{b.fixed(c_.zero >= 1 ? unit.weight_shard : unit.weight), b.fixed(reduced(unit)),
-                                     b.fixed(unit.momentum), b.fixed(unit.variance)};
-        if (c_.types.master) operands.push_back(b.fixed(unit.master));
-        const std::int32_t stepped = b.kernel(args, operands);
-        clear(b, unit);
-        gather_updated(b, kind, unit, n, stepped);
-    }
-
-    // Nothing is computed on the device while the host updates what it holds.
-    void step_on_host(PassBuilder& b, UnitKind kind, const Unit& unit, std::int64_t n) {
-        Instruction i;
-        i.kind = InstructionKind::stall;
-        i.count = std::llround(static_cast<double>(n) * c_.added.update_ps);
-        const std::int32_t stepped = b.emit(i);
-        clear(b, unit);
-        gather_updated(b, kind, unit, n, stepped);
-    }
-
-    void gather_updated(PassBuilder& b, UnitKind kind, const Unit& unit, std::int64_t n, std::int32_t stepped) {
-        if ((c_.zero != 1 && c_.zero != 2) || c_.shards(kind) == 1) return;
-        Instruction i = collective(InstructionKind::all_gather, Stream::gather, c_.shard_axis(kind), c_.types.weight, n,
-                                   {b.fixed(unit.weight_shard), b.fixed(unit.weight)});
-        i.share = c_.added.parameter_share;
-        i.add_wait({stepped, Stream::compute});
-        b.emit(i);
-    }
-
     const StageContext& c_;
     Stage& stage_;
     std::int32_t layers_;
     const std::vector<Segment>& segments_;
-    std::vector<LayerSaved> saved_;
+    LayerKeeper keeper_;
     std::array<std::int32_t, 4> head_{-1, -1, -1, -1};
     std::int32_t tokens_ = -1, targets_ = -1, embedded_ = -1, mask_ = -1;
 };
@@ -500,8 +296,6 @@ Stage build_passes(const StageContext& context, const StageShape& shape, Depth d
     StageBuilder(context, stage).build_passes();
     return stage;
 }
-
-Body build_optimizer(const StageContext& context, Stage& stage) { return StageBuilder(context, stage).optimizer(); }
 
 // Where the code of the layer, or layers, that stand for many begins and ends.
 std::vector<CodeRepeat> code_repeats(const StageLayout& layout, const Body& body) {
